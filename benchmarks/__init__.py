@@ -1,0 +1,1 @@
+"""Speed as ratios: gnpool beside its baselines, in one process, on an idle machine. Run ``python -m benchmarks``."""

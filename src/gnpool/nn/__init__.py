@@ -1,0 +1,7 @@
+"""Layers for PyTorch Geometric: the aggregation, the fused convolution, and their optimiser groups."""
+
+from gnpool.nn.aggregation import GNPAggregation
+from gnpool.nn.conv import GNPConv
+from gnpool.nn.param_groups import param_groups
+
+__all__ = ["GNPAggregation", "GNPConv", "param_groups"]

@@ -1,0 +1,55 @@
+r"""The exponent as a function of the parameter that the optimiser moves: :math:`p = \min(1 + softplus(t), p_{max})`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from gnpool.ops.autograd import in_forward_mode
+
+
+def exponent(t: Tensor, p_max: float) -> Tensor:
+    """p in (1, p_max]; at the cap a gradient passes only if following it lowers p."""
+    p = 1.0 + softplus(t)
+    if not torch.compiler.is_compiling() and in_forward_mode():
+        return p.clamp(max=p_max)  # a tangent does not say which way the optimiser will go
+    capped: Tensor = _Cap.apply(p, p_max)
+    return capped
+
+
+def raw_exponent(p: Tensor, p_max: float, name: str = "p") -> Tensor:
+    """The t of ``p``, the inverse of :func:`exponent`; ``name`` is what an error calls it."""
+    if not bool(((p > 1) & (p <= p_max)).all()):
+        raise ValueError(f"{name} must lie in (1, {p_max:g}], got {p.tolist()}")
+    above = p.double() - 1.0
+    return above + (-(-above).expm1()).log()  # log(exp(above) - 1) without overflow
+
+
+def check_p_max(p_max: float) -> float:
+    """``p_max`` as a float, or a ValueError."""
+    if not (isinstance(p_max, (int, float)) and p_max > 1 and math.isfinite(p_max)):
+        raise ValueError(f"GNPAggregation: 'p_max' must be a finite number above 1, got {p_max}")
+    return float(p_max)
+
+
+class _Cap(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(p: Tensor, p_max: float) -> Tensor:
+        return p.clamp(max=p_max)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+        p, p_max = inputs
+        ctx.save_for_backward(p)
+        ctx.p_max = p_max
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (p,) = ctx.saved_tensors
+        return torch.where(p < ctx.p_max, grad, grad.clamp(min=0.0)), None

@@ -1,0 +1,187 @@
+"""The Numba backend: what the operator asks of a backend, on CPU tensors."""
+
+import ctypes
+import mmap
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnpool.ops import cpu_backward, cpu_index, cpu_kernels
+from gnpool.ops.cpu_math import BLOCK
+from gnpool.ops.cpu_threads import run_on_threads, thread_count
+
+#: Elements (entries times channels) below which threads cost more than they give.
+_INLINE_BELOW = 1 << 16
+#: Elements of one task: a fraction of a millisecond, and what it reads twice stays in the cache.
+_TASK = 1 << 17
+_TYPES = {torch.float32: np.float32, torch.float64: np.float64}
+
+
+_LARGE = 1 << 22
+_HUGE_PAGE_ADVICE = 14  # MADV_HUGEPAGE
+_madvise = getattr(ctypes.CDLL(None), "madvise", None) if sys.platform == "linux" else None
+
+
+def _large(tensor: Tensor) -> Tensor:
+    """Asks for huge pages behind a large new tensor: faults of 4 KiB pages cost more than the kernel that fills it."""
+    size = tensor.numel() * tensor.element_size()
+    if size >= _LARGE and _madvise is not None:
+        first = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+        length = tensor.data_ptr() + size - first
+        _madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), _HUGE_PAGE_ADVICE)  # advice: failure changes nothing
+    return tensor
+
+
+def _at(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def _launch(kernel: Any, args: tuple[int, ...], eps: Any, threads: int, keep: tuple[Any, ...]) -> None:
+    """Runs a kernel that draws tasks from a counter, its first argument; ``keep`` lives as long as any thread runs."""
+    if threads == 1:
+        kernel((0, *args), eps)
+        return
+    counter = np.zeros(1, dtype=np.int64)
+    full = (counter.ctypes.data, *args)
+
+    def work(keep: tuple[Any, ...] = (*keep, counter)) -> None:
+        kernel(full, eps)
+
+    run_on_threads(work, threads)
+
+
+def _plan(ptr: Tensor, rows: int, entries: int) -> tuple[Tensor | None, int, int]:
+    """The long segments: their list, how many, and how many pieces they have."""
+    if entries <= cpu_kernels.PIECE:
+        return None, 0, 0
+    count, slots = cpu_index.plan_kernel(ptr.data_ptr(), rows, 0)
+    if not count:
+        return None, 0, 0
+    long = torch.empty((count, 2), dtype=torch.int64)
+    cpu_index.plan_kernel(ptr.data_ptr(), rows, long.data_ptr())
+    return long, count, slots
+
+
+def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor, bool]:
+    """Stable counting sort of ``index`` (E,): ptr (size + 1,), perm (E,) and whether it was sorted already.
+
+    Raises:
+        IndexError: with the first value outside [0, size) and its position.
+    """
+    index = index.to(torch.int64).contiguous()
+    ptr = torch.empty(size + 1, dtype=torch.int64)
+    perm = torch.empty(index.numel(), dtype=torch.int64)
+    code = cpu_index.sort_kernel(index.data_ptr(), index.numel(), size, ptr.data_ptr(), perm.data_ptr())
+    if code >= 0:
+        raise IndexError(f"got {int(index[code])} at position {code}")
+    return ptr, perm, code == -1
+
+
+def pool_fwd(
+    x: Tensor,
+    weight: Tensor | None,
+    ptr: Tensor,
+    col: Tensor | None,
+    eid: Tensor | None,
+    p: Tensor,
+    q: Tensor,
+    eps: float,
+    relu: bool,
+    stats: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """y, M, C and dy/dp of every segment, (S, D); the last three are empty without ``stats``."""
+    if not x.is_contiguous():
+        x = x.contiguous()
+    N, D = x.shape
+    S = ptr.numel() - 1
+    E = N if col is None else col.numel()
+    y = x.new_empty((S, D))
+    M, C, dydp = (torch.empty_like(y), torch.empty_like(y), torch.empty_like(y)) if stats else (x.new_empty(0),) * 3
+    if S == 0 or D == 0:
+        return y, M, C, dydp
+    p, q, ptr = p.contiguous(), q.contiguous(), ptr.contiguous()
+    long, n_long, slots = _plan(ptr, S, E)
+    part = torch.empty((slots, 3, D), dtype=torch.float64) if n_long else None
+    width = min(D, BLOCK)
+    span = max(16, _TASK // width)
+    tasks = -(-(E + S) // span) * -(-D // BLOCK)
+    scalar = _TYPES[x.dtype](eps)
+    common = (_at(p), _at(q), _at(y), _at(M), _at(C), _at(dydp), _at(long), _at(part))
+    sizes = (D, S, tasks, span, int(relu), int(stats), n_long)
+    args = (_at(x), _at(weight), _at(ptr), _at(col), _at(eid), *common, *sizes)
+    threads = 1 if (E + S) * D < _INLINE_BELOW else min(thread_count(), tasks)
+    keep = (x, weight, ptr, col, eid, p, q, y, M, C, dydp, long, part)
+    _launch(cpu_kernels.fwd_kernel, args, scalar, threads, keep)
+    if n_long:
+        cpu_kernels.fwd_merge_kernel((_at(ptr), *common, D, int(stats), n_long), scalar)
+    return y, M, C, dydp
+
+
+def pool_bwd(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    ptr: Tensor,
+    col: Tensor | None,
+    eid: Tensor | None,
+    t_ptr: Tensor | None,
+    t_row: Tensor | None,
+    t_eid: Tensor | None,
+    p: Tensor,
+    q: Tensor,
+    y: Tensor,
+    M: Tensor,
+    C: Tensor,
+    dydp: Tensor,
+    eps: float,
+    relu: bool,
+    need_x: bool,
+    need_weight: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """dx (N, D), dw (E,), dp and dq (D,) in float64; dx and dw are empty where not needed."""
+    grad, x, p, ptr = grad.contiguous(), x.contiguous(), p.contiguous(), ptr.contiguous()
+    N, D = x.shape
+    S = ptr.numel() - 1
+    E = N if col is None else col.numel()
+    dx = _large(x.new_empty((N, D) if need_x else 0))
+    dw = x.new_empty(E if need_weight else 0)
+    if S == 0 or D == 0:
+        return dx.zero_(), dw.zero_(), x.new_zeros(D, dtype=torch.float64), x.new_zeros(D, dtype=torch.float64)
+    scalar = _TYPES[x.dtype](eps)
+    blocks = -(-D // BLOCK)
+    rows = max(1, _TASK // D)
+    tasks = -(-S // rows)
+    pack = x.new_empty((S, 2, D))
+    mark = torch.empty((S, blocks), dtype=torch.int8)
+    sums = torch.empty((tasks, 2, D), dtype=torch.float64)
+    args: tuple[int, ...] = (_at(grad), _at(ptr), _at(p), _at(y), _at(M), _at(C), _at(dydp))
+    args += (_at(pack), _at(mark), _at(sums), D, S, tasks, rows)
+    threads = 1 if (E + S) * D < _INLINE_BELOW else thread_count()
+    keep: tuple[Any, ...] = (grad, ptr, p, y, M, C, dydp, pack, mark, sums)
+    _launch(cpu_backward.bwd_segment_kernel, args, scalar, min(threads, tasks), keep)
+    if t_ptr is None:
+        if need_x and N:
+            if col is not None and int(ptr[-1] - ptr[0]) < N:
+                dx.zero_()
+            span = max(16, _TASK // min(D, BLOCK))
+            tasks = -(-max(N, E) // span) * blocks
+            args = (_at(x), _at(ptr), _at(col), _at(p), _at(pack), _at(mark), _at(dx), N, D, S, tasks, span, int(relu))
+            keep = (x, ptr, col, p, pack, mark, dx)
+            _launch(cpu_backward.bwd_rows_kernel, args, scalar, min(threads, tasks), keep)
+    elif (need_x or need_weight) and N:
+        long, n_long, slots = _plan(t_ptr, N, E)
+        part = torch.empty((slots, D), dtype=torch.float64) if n_long else None
+        span = max(16, _TASK // D)
+        tasks = -(-(E + N) // span)
+        dx_at = _at(dx) if need_x else 0
+        args = (_at(x), _at(weight), _at(t_ptr), _at(t_row), _at(t_eid), _at(p), _at(pack), _at(mark), dx_at)
+        args += (_at(dw) if need_weight else 0, _at(long), _at(part), N, D, tasks, span, int(relu), n_long)
+        keep = (x, weight, t_ptr, t_row, t_eid, p, pack, mark, dx, dw, long, part)
+        _launch(cpu_backward.bwd_sources_kernel, args, scalar, min(threads, tasks), keep)
+        if n_long and need_x:
+            cpu_backward.bwd_merge_kernel((_at(t_ptr), _at(dx), _at(long), _at(part), D, n_long), scalar)
+    total = sums[0] if sums.shape[0] == 1 else sums.sum(0)
+    return dx, dw, total[0], total[1]

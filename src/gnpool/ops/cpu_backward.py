@@ -1,0 +1,382 @@
+"""Backward kernels on the CPU.
+
+dz = g C sign(z) r^(|p| - sign p) = g C sign(z) 2^((p - 1) l) with l = log2(u / M), for both signs of p. The first
+kernel goes over segments: it packs M and g C into one (S, 2, D) buffer, marks the segments whose M is outside the range
+of the fast logarithm (1: always careful, 2: careful where x holds denormals), and sums dp and dq in float64. The second
+writes dx, by segments (each row of x used once) or by source rows.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,assignment"
+
+import math
+
+import numpy as np
+from numba import njit
+
+from gnpool.ops.cpu_kernels import AHEAD, PIECE, RUN, entry_weight, find_long, first_at, magnitude, next_task, row_at
+from gnpool.ops.cpu_math import (
+    BLOCK,
+    HUGE,
+    INLINE,
+    LINE,
+    bits,
+    cast,
+    compiled,
+    exp2_any,
+    exp2_weight,
+    float_facts,
+    from_bits,
+    int_facts,
+    log2_ratio,
+    log2_ratio_any,
+    pointer,
+    prefetch,
+    prefetch_row,
+    select,
+    stack,
+)
+
+
+@njit(**INLINE)
+def load_slopes(p, eps, power, power_64, thr, dead, nb):
+    """Per channel: p - 1, the largest v without a slope, and whether such an entry is removed (p < 0) or only flat."""
+    for d in range(nb):
+        value = p[d]
+        value = value if value != 0.0 else np.nan
+        value = max(min(value, HUGE), -HUGE) if value == value else value
+        power_64[d] = value - 1.0
+        power[d] = cast(value - 1.0, eps)
+        thr[d] = eps if value < 0.0 else cast(0.0, eps)
+        dead[d] = value < 0.0
+
+
+@njit(**INLINE)
+def with_sign(h, z):
+    """h, with its sign flipped where z is negative."""
+    b = bits(z)
+    return from_bits(cast(bits(h) ^ (b & int_facts(b)[0]), b))
+
+
+@njit(**INLINE)
+def slope(z, clip, eps, thr, m, power, gc, idle):
+    """dz of one entry; ``idle`` where z has no slope."""
+    v = magnitude(z, clip)
+    h = gc * exp2_weight(power * log2_ratio(v + eps, m))
+    return select(v <= thr, idle, with_sign(h, z))
+
+
+@njit(**INLINE)
+def slope_any(z, clip, eps, thr, m, power, gc, idle):
+    """The same for any m and z, through float64."""
+    v = magnitude(z, clip)
+    h = cast(gc * exp2_any(power * log2_ratio_any(float(v + eps), float(m))), z)
+    return select(v <= thr, idle, with_sign(h, z))
+
+
+@compiled
+def bwd_segment_kernel(args, eps):
+    """Over segments: the packed (M, g C), the marks, and the partial sums of dp and dq of each task."""
+    (counter, grad_at, ptr_at, p_at, y_at, M_at, C_at, dydp_at, pack_at, mark_at, sums_at, D, S, tasks, span) = args
+    ptr, mark = pointer(ptr_at, np.int64(0)), pointer(mark_at, np.int8(0))
+    grad, y, dydp = pointer(grad_at, eps), pointer(y_at, eps), pointer(dydp_at, eps)
+    M, C = pointer(M_at, eps), pointer(C_at, eps)
+    pack, sums, p = pointer(pack_at, eps), pointer(sums_at, 0.0), pointer(p_at, 0.0)
+    facts = float_facts(eps)
+    normal_eps = eps >= cast(2.0 ** facts[0], eps)
+    low, high, m_t, g_t = stack(eps), stack(eps), stack(eps), stack(eps)
+    dp, dq = stack(0.0), stack(0.0)
+    done = np.int64(0)
+    while True:
+        task = next_task(counter, done)
+        done += 1
+        if task >= tasks:
+            break
+        for c0 in range(0, D, BLOCK):
+            nb = min(np.int64(BLOCK), D - c0)
+            scan = False
+            for d in range(nb):
+                value = p[c0 + d]
+                lowest, highest = facts[0], facts[1]
+                if value < 0.0:
+                    highest = min(highest, facts[3] - facts[4])
+                # An exponent p - 1 in (0, 1) needs the logarithm of a denormal u to be right; so only without eps.
+                scan |= (not normal_eps) and value > 1.0 and value < 2.0
+                fits = value >= 1.0 or value < 0.0
+                low[d] = cast(2.0**lowest if fits else np.inf, eps)
+                high[d] = cast(2.0**highest if fits else 0.0, eps)
+                dp[d] = 0.0
+                dq[d] = 0.0
+            for s in range(task * span, min(S, (task + 1) * span)):
+                n = ptr[s + 1] - ptr[s]
+                log_n = math.log(float(n)) if n > 1 else 0.0
+                at = s * D + c0
+                for d in range(nb):
+                    g = grad[at + d]
+                    dp[d] += float(g) * float(dydp[at + d])
+                    dq[d] -= select(log_n == 0.0, 0.0, float(g) * float(y[at + d]) * log_n)
+                bad = np.int64(0)
+                for d in range(nb):
+                    m = M[at + d]
+                    bad |= np.int64(not ((m == cast(0.0, eps)) | ((m >= low[d]) & (m <= high[d]))))
+                    m_t[d] = select(m == cast(0.0, eps), cast(1.0, eps), m)
+                    g_t[d] = grad[at + d] * C[at + d]
+                for d in range(nb):
+                    pack[2 * s * D + c0 + d] = m_t[d]
+                for d in range(nb):
+                    pack[(2 * s + 1) * D + c0 + d] = g_t[d]
+                mark[s * ((D + BLOCK - 1) // BLOCK) + c0 // BLOCK] = 1 if bad != 0 else (2 if scan else 0)
+            for d in range(nb):
+                sums[2 * task * D + c0 + d] = dp[d]
+                sums[(2 * task + 1) * D + c0 + d] = dq[d]
+
+
+@njit(**INLINE)
+def has_denormal(x, r, nb, w, clip, tiny):
+    """Whether a row holds a denormal magnitude."""
+    found = np.int64(0)
+    for d in range(nb):
+        v = magnitude(x[r + d] * w, clip)
+        found |= np.int64((v > cast(0.0, tiny)) & (v < tiny))
+    return found != 0
+
+
+@compiled
+def bwd_rows_kernel(args, eps):
+    """dx where every row of x is used at most once: ranges of entries, rows written directly."""
+    (counter, x_at, ptr_at, col_at, p_at, pack_at, mark_at, dx_at, N, D, S, tasks, span, relu) = args
+    x, dx, pack = pointer(x_at, eps), pointer(dx_at, eps), pointer(pack_at, eps)
+    ptr, col, mark = pointer(ptr_at, np.int64(0)), pointer(col_at, np.int64(0)), pointer(mark_at, np.int8(0))
+    has_col = col_at != 0
+    clip = cast(0.0 if relu else -np.inf, eps)
+    zero, one = cast(0.0, eps), cast(1.0, eps)
+    tiny = cast(2.0 ** float_facts(eps)[0], eps)
+    blocks = (D + BLOCK - 1) // BLOCK
+    power, thr, m_t, g_t, idle = stack(eps), stack(eps), stack(eps), stack(eps), stack(eps)
+    power_64, dead = stack(0.0), stack(np.int8(0))
+    last_block = np.int64(-1)
+    done = np.int64(0)
+    first, last = ptr[0], ptr[S]
+    while True:
+        task = next_task(counter, done)
+        done += 1
+        if task >= tasks:
+            break
+        block = task % blocks
+        c0 = block * BLOCK
+        nb = min(np.int64(BLOCK), D - c0)
+        if block != last_block:
+            load_slopes(pointer(p_at + 8 * c0, 0.0), eps, power, power_64, thr, dead, nb)
+            last_block = block
+        lo = (task // blocks) * span
+        hi = lo + span
+        if not has_col:
+            for r in range(lo, min(hi, first)):
+                for d in range(nb):
+                    dx[r * D + c0 + d] = zero
+            for r in range(max(lo, last), min(hi, N)):
+                for d in range(nb):
+                    dx[r * D + c0 + d] = zero
+        lo, hi = max(lo, first), min(hi, last)
+        if lo >= hi:
+            continue
+        left, right = np.int64(0), S  # the last segment that starts at or before lo
+        while left < right:
+            mid = (left + right) >> 1
+            if ptr[mid + 1] <= lo:
+                left = mid + 1
+            else:
+                right = mid
+        s = left
+        e = lo
+        while e < hi:
+            while ptr[s + 1] <= e:
+                s += 1
+            stop = min(hi, ptr[s + 1])
+            at = 2 * s * D + c0
+            for d in range(nb):
+                m_t[d] = pack[at + d]
+                g_t[d] = pack[at + D + d]
+                idle[d] = select(dead[d] != 0, zero, g_t[d] * zero)
+            state = mark[s * blocks + block]
+            if state == 2:
+                for i in range(e, stop):
+                    if has_denormal(x, row_at(col, has_col, i, D, c0), nb, one, clip, tiny):
+                        state = 1
+            if state == 1:
+                while e < stop:
+                    r0 = row_at(col, has_col, e, D, c0)
+                    for d in range(nb):
+                        dx[r0 + d] = slope_any(x[r0 + d], clip, eps, thr[d], m_t[d], power_64[d], g_t[d], idle[d])
+                    e += 1
+            while e < stop:
+                if has_col and e + AHEAD < last:
+                    r1 = row_at(col, has_col, e + AHEAD, D, c0)
+                    prefetch_row(x, r1, nb)
+                    prefetch_row(dx, r1, nb)
+                r0 = row_at(col, has_col, e, D, c0)
+                for d in range(nb):
+                    dx[r0 + d] = slope(x[r0 + d], clip, eps, thr[d], m_t[d], power[d], g_t[d], idle[d])
+                e += 1
+
+
+@njit(**INLINE)
+def lane_sum(values, lane, nb):
+    """The sum of a stack buffer that is 0 from ``nb`` on: in lanes, since LLVM may not reorder a plain sum."""
+    for i in range(LINE):
+        lane[i] = values[i]
+    for d in range(LINE, nb, LINE):
+        for i in range(LINE):
+            lane[i] += values[d + i]
+    for i in range(8):
+        lane[i] += lane[i + 8]
+    for i in range(4):
+        lane[i] += lane[i + 4]
+    return (lane[0] + lane[2]) + (lane[1] + lane[3])
+
+
+@compiled
+def bwd_sources_kernel(args, eps):
+    """dx and dw by source rows, over the transposed lists; long lists leave float64 partial sums for the merge."""
+    (counter, x_at, weight_at, t_ptr_at, t_row_at, t_eid_at, p_at, pack_at, mark_at) = args[:9]
+    (dx_at, dw_at, long_at, part_at, N, D, tasks, span, relu, n_long) = args[9:]
+    x, dx, pack, dw = pointer(x_at, eps), pointer(dx_at, eps), pointer(pack_at, eps), pointer(dw_at, eps)
+    weight, part, long = pointer(weight_at, eps), pointer(part_at, 0.0), pointer(long_at, np.int64(0))
+    t_ptr, t_row, t_eid = pointer(t_ptr_at, np.int64(0)), pointer(t_row_at, np.int64(0)), pointer(t_eid_at, np.int64(0))
+    mark = pointer(mark_at, np.int8(0))
+    has_w, has_eid = weight_at != 0, t_eid_at != 0
+    clip = cast(0.0 if relu else -np.inf, eps)
+    zero = cast(0.0, eps)
+    tiny = cast(2.0 ** float_facts(eps)[0], eps)
+    blocks = (D + BLOCK - 1) // BLOCK
+    power, thr, a_t, prod, lane = stack(eps), stack(eps), stack(eps), stack(eps), stack(eps)
+    power_64, a_64, dead = stack(0.0), stack(0.0), stack(np.int8(0))
+    last = t_ptr[N]
+    last_block = np.int64(-1)
+    done = np.int64(0)
+    while True:
+        task = next_task(counter, done)
+        done += 1
+        if task >= tasks:
+            break
+        first_key = task * span
+        stop_key = first_key + span
+        first_row = first_at(t_ptr, N, first_key)
+        if first_row > 0 and t_ptr[first_row] - t_ptr[first_row - 1] > PIECE:
+            first_row -= 1
+        for block in range(blocks):
+            c0 = block * BLOCK
+            nb = min(np.int64(BLOCK), D - c0)
+            if block != last_block:
+                load_slopes(pointer(p_at + 8 * c0, 0.0), eps, power, power_64, thr, dead, nb)
+                for d in range(nb, BLOCK):
+                    prod[d] = zero
+                last_block = block
+            j = first_row
+            while j < N:
+                base = t_ptr[j] - t_ptr[0] + j
+                if base >= stop_key:
+                    break
+                start, n = t_ptr[j], t_ptr[j + 1] - t_ptr[j]
+                r = j * D + c0
+                i = np.int64(0)
+                if base < first_key:
+                    i = (first_key - base + PIECE - 1) // PIECE
+                slot = np.int64(-1)
+                if n > PIECE:
+                    slot = long[2 * find_long(long, n_long, j) + 1] + i
+                while (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0):
+                    t = start + i * PIECE
+                    hi = min(start + n, t + PIECE)
+                    for d in range(nb):
+                        a_64[d] = 0.0
+                    while t < hi:
+                        stop = min(hi, t + RUN)
+                        for d in range(nb):
+                            a_t[d] = zero
+                        while dw_at == 0 and t + 1 < stop:
+                            s0, s1 = t_row[t], t_row[t + 1]
+                            if (mark[s0 * blocks + block] | mark[s1 * blocks + block]) != 0:
+                                break
+                            if t + AHEAD + 1 < last:
+                                for k in range(AHEAD, AHEAD + 2):
+                                    prefetch_row(pack, 2 * t_row[t + k] * D + c0, nb)
+                                    prefetch_row(pack, 2 * t_row[t + k] * D + D + c0, nb)
+                                    if has_w and has_eid:
+                                        prefetch(weight, t_eid[t + k])
+                            at, bt = 2 * s0 * D + c0, 2 * s1 * D + c0
+                            w0 = entry_weight(weight, has_w, t_eid, has_eid, t, eps)
+                            w1 = entry_weight(weight, has_w, t_eid, has_eid, t + 1, eps)
+                            for d in range(nb):
+                                g0, g1 = pack[at + D + d], pack[bt + D + d]
+                                i0 = select(dead[d] != 0, zero, g0 * zero)
+                                i1 = select(dead[d] != 0, zero, g1 * zero)
+                                d0 = slope(x[r + d] * w0, clip, eps, thr[d], pack[at + d], power[d], g0, i0)
+                                d1 = slope(x[r + d] * w1, clip, eps, thr[d], pack[bt + d], power[d], g1, i1)
+                                a_t[d] += w0 * d0 + w1 * d1
+                            t += 2
+                        while t < stop:
+                            s = t_row[t]
+                            if t + AHEAD < last:
+                                prefetch_row(pack, 2 * t_row[t + AHEAD] * D + c0, nb)
+                                prefetch_row(pack, 2 * t_row[t + AHEAD] * D + D + c0, nb)
+                                if has_w and has_eid:
+                                    prefetch(weight, t_eid[t + AHEAD])
+                                    if dw_at != 0:
+                                        prefetch(dw, t_eid[t + AHEAD])
+                            at = 2 * s * D + c0
+                            w0 = entry_weight(weight, has_w, t_eid, has_eid, t, eps)
+                            state = mark[s * blocks + block]
+                            if state == 2:
+                                state = np.int8(has_denormal(x, r, nb, w0, clip, tiny))
+                            if state != 0:
+                                for d in range(nb):
+                                    v, g0 = x[r + d], pack[at + D + d]
+                                    i0 = select(dead[d] != 0, zero, g0 * zero)
+                                    d0 = slope_any(v * w0, clip, eps, thr[d], pack[at + d], power_64[d], g0, i0)
+                                    a_t[d] += w0 * d0
+                                    prod[d] = d0 * v
+                            else:
+                                for d in range(nb):
+                                    v, g0 = x[r + d], pack[at + D + d]
+                                    i0 = select(dead[d] != 0, zero, g0 * zero)
+                                    d0 = slope(v * w0, clip, eps, thr[d], pack[at + d], power[d], g0, i0)
+                                    a_t[d] += w0 * d0
+                                    prod[d] = d0 * v
+                            if dw_at != 0:
+                                place = t_eid[t] if has_eid else t
+                                total = lane_sum(prod, lane, nb)
+                                dw[place] = total if block == 0 else dw[place] + total
+                            t += 1
+                        for d in range(nb):
+                            a_64[d] += a_t[d]
+                    if dx_at != 0:
+                        if slot < 0:
+                            for d in range(nb):
+                                dx[r + d] = cast(a_64[d], eps)
+                        else:
+                            for d in range(nb):
+                                part[slot * D + c0 + d] = a_64[d]
+                            slot += 1
+                    i += 1
+                j += 1
+
+
+@compiled
+def bwd_merge_kernel(args, eps):
+    """Adds up, in order, the partial sums of the long source rows."""
+    (t_ptr_at, dx_at, long_at, part_at, D, n_long) = args
+    t_ptr, long = pointer(t_ptr_at, np.int64(0)), pointer(long_at, np.int64(0))
+    dx, part = pointer(dx_at, eps), pointer(part_at, 0.0)
+    a_64 = stack(0.0)
+    for k in range(n_long):
+        j, slot = long[2 * k], long[2 * k + 1]
+        pieces = (t_ptr[j + 1] - t_ptr[j] + PIECE - 1) // PIECE
+        for c0 in range(0, D, BLOCK):
+            nb = min(np.int64(BLOCK), D - c0)
+            for d in range(nb):
+                a_64[d] = 0.0
+            for i in range(slot, slot + pieces):
+                for d in range(nb):
+                    a_64[d] += part[i * D + c0 + d]
+            for d in range(nb):
+                dx[j * D + c0 + d] = cast(a_64[d], eps)

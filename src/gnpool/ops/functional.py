@@ -1,0 +1,340 @@
+r"""The public functions: arguments in every documented form, checked, and handed to the kernels."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnpool.ops import library, reference
+from gnpool.ops.autograd import Pool, in_forward_mode, in_transform
+from gnpool.ops.layout import Layout
+from gnpool.ops.reference import wide_dtype
+
+_FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+_INTEGERS = (torch.int64, torch.int32)
+
+
+def norm_pool(
+    x: Tensor,
+    index: Tensor | None = None,
+    *,
+    p: float | Tensor,
+    q: float | Tensor = 0.0,
+    ptr: Tensor | None = None,
+    dim_size: int | None = None,
+    eps: float = 1e-6,
+) -> Tensor:
+    r"""Norm-based pooling of the rows of ``x`` by segment, from `"Learning to Pool in Graph Neural Networks for
+    Extrapolation" <https://arxiv.org/abs/2106.06210>`_.
+
+    .. math::
+        y_{s,d} = n_s^{-q_d} \Big( \sum_{i \in s} u_{i,d}^{\,p_d} \Big)^{1/p_d},
+        \qquad u = |x| + \epsilon
+
+    where :math:`n_s` is the number of rows in segment :math:`s`. The sign of p picks the branch: for :math:`p > 0`
+    every row takes part; for :math:`p < 0` rows with :math:`|x| \le \epsilon` are removed (their weight is exactly
+    0, though :math:`n_s` still counts them), and if none is left the output is 0.
+
+    ======================  ==========================================
+    p, q                    pooling of non-negative rows
+    ======================  ==========================================
+    1, 0                    sum
+    1, 1                    mean
+    2, 0                    Euclidean norm
+    2, 1/2                  root mean square
+    inf, 0                  max (the limit, exact)
+    -1, 0                   harmonic sum :math:`1 / \sum 1/x`
+    -1, -1                  harmonic mean
+    -inf, 0                 min of the rows above eps (the limit, exact)
+    ======================  ==========================================
+
+    An empty segment gives 0. NaN gives NaN in its segment and channel only, an infinite entry gives the limit, and
+    nothing is clamped. Evaluation is centred on the extreme of each segment, so that no intermediate result
+    overflows; sums run in float64 or in blocks of float32 merged in a fixed order: the same input gives the same
+    bits on every run and for any number of threads.
+
+    Gradients flow to x, p and q, to second order. :math:`d|x|/dx = 0` at 0; removed rows and empty segments get 0;
+    at :math:`p = \pm\infty` ties share the gradient evenly and :math:`dy/dp = 0`;
+    :math:`dy/dq = -y \log n`.
+
+    Args:
+        x (torch.Tensor): The rows to pool, float64, float32, bfloat16 or float16.
+        index (torch.Tensor, optional): The segment of each row, in any order. Without ``index`` and ``ptr`` all rows
+            are one segment.
+        p (float or torch.Tensor): The exponent: a number other than 0, a 0-d tensor or one value per channel.
+            ``inf`` and ``-inf`` are exact. A 0 inside a tensor gives NaN in its channel.
+        q (float or torch.Tensor, optional): The exponent of the size, in the same forms. (default: ``0.0``)
+        ptr (torch.Tensor, optional): Boundaries of the segments when rows of one segment stand together; segment
+            ``s`` is ``x[ptr[s]:ptr[s + 1]]``.
+        dim_size (int, optional): The number of segments. Without it ``index.max() + 1``, which on a GPU waits for
+            the device.
+        eps (float, optional): The tolerance, at least 0. (default: ``1e-6``)
+
+    Shapes:
+        - **input:** x :math:`(N, *, D)`, index :math:`(N)`, ptr :math:`(S + 1)`, p and q :math:`()` or :math:`(D)`
+        - **output:** :math:`(S, *, D)` in the dtype of x
+
+    .. note::
+        Indices are checked on the CPU, and on a GPU with ``GNPOOL_CHECK=1``.
+
+    Example:
+        >>> import torch
+        >>> from gnpool import norm_pool
+        >>> x = torch.tensor([[20.0], [30.0], [40.0], [7.0]])
+        >>> index = torch.tensor([0, 0, 0, 1])
+        >>> norm_pool(x, index, p=2, q=0.5)  # root mean square
+        tensor([[31.0913],
+                [ 7.0000]])
+        >>> norm_pool(x, index, p=-1)  # harmonic sum: 1 / (1/20 + 1/30 + 1/40)
+        tensor([[9.2308],
+                [7.0000]])
+    """
+    return pool_segments(x, index, p=p, q=q, ptr=ptr, dim_size=dim_size, eps=eps, relu=False)
+
+
+def norm_pool_neighbors(
+    x: Tensor,
+    edge_index: Tensor,
+    *,
+    p: float | Tensor,
+    q: float | Tensor = 0.0,
+    edge_weight: Tensor | None = None,
+    dim_size: int | None = None,
+    eps: float = 1e-6,
+) -> Tensor:
+    r"""Norm-based pooling over the neighbours of each node.
+
+    Equal to ``norm_pool(edge_weight[:, None] * x[edge_index[0]], edge_index[1], ...)`` without ever holding the
+    messages of all edges: the memory needed beside input and output does not grow with E times D on backends with
+    kernels of their own. The tolerance is applied after the product with the weight.
+
+    .. math::
+        y_{i,d} = n_i^{-q_d} \Big( \sum_{(j, i) \in \mathcal{E}}
+        \big(|w_{ji} x_{j,d}| + \epsilon\big)^{p_d} \Big)^{1/p_d}
+
+    where :math:`n_i` is the number of edges into node :math:`i`; a node without any gets 0. Limits, gradients and
+    numerics are those of :func:`norm_pool`; gradients flow to x, p, q and edge_weight.
+
+    Args:
+        x (torch.Tensor): The source nodes.
+        edge_index (torch.Tensor or torch_geometric.EdgeIndex): Sources in the first row, destinations in the second.
+            A sorted ``EdgeIndex`` of known ``sparse_size`` keeps the lists that the kernels need from call to call.
+        p (float or torch.Tensor): The exponent, as in :func:`norm_pool`.
+        q (float or torch.Tensor, optional): The exponent of the size. (default: ``0.0``)
+        edge_weight (torch.Tensor, optional): One factor per edge.
+        dim_size (int, optional): The number of destination nodes. (default: the number of source nodes)
+        eps (float, optional): The tolerance, at least 0. (default: ``1e-6``)
+
+    Shapes:
+        - **input:** x :math:`(N, D)`, edge_index :math:`(2, E)`, edge_weight :math:`(E)`
+        - **output:** :math:`(M, D)` in the dtype of x, with M = dim_size or N
+
+    Example:
+        >>> import torch
+        >>> from gnpool import norm_pool_neighbors
+        >>> x = torch.tensor([[1.0], [2.0], [4.0]])
+        >>> edge_index = torch.tensor([[0, 1, 2, 2], [1, 2, 1, 0]])
+        >>> norm_pool_neighbors(x, edge_index, p=1, eps=0.0)
+        tensor([[4.],
+                [5.],
+                [2.]])
+    """
+    return pool_neighbors(x, edge_index, p=p, q=q, edge_weight=edge_weight, dim_size=dim_size, eps=eps, relu=False)
+
+
+def pool_segments(
+    x: Tensor,
+    index: Tensor | None,
+    *,
+    p: float | Tensor,
+    q: float | Tensor,
+    ptr: Tensor | None,
+    dim_size: int | None,
+    eps: float,
+    relu: bool,
+) -> Tensor:
+    """:func:`norm_pool` with, for ``relu=True``, relu(x) in place of |x|."""
+    name = "norm_pool"
+    _check_rows(x, name)
+    _check_eps(eps, name)
+    if x.dim() < 2:
+        raise ValueError(
+            f"{name}: 'x' must have shape (N, ..., D), got {tuple(x.shape)}; for a single channel use x[:, None]"
+        )
+    if index is not None and ptr is not None:
+        raise ValueError(f"{name}: give 'index' or 'ptr', not both")
+    rows = x.size(0)
+    if dim_size is not None and dim_size < 0:
+        raise ValueError(f"{name}: 'dim_size' must be at least 0, got {dim_size}")
+    if index is not None:
+        _check_list(index, "index", name)
+        if index.size(0) != rows:
+            raise ValueError(
+                f"{name}: 'index' must have one value for each of the {rows} rows of 'x', got {index.size(0)}"
+            )
+        if dim_size is None:
+            dim_size = int(index.max()) + 1 if rows > 0 else 0
+        layout = Layout(*library.build_csr(index, dim_size, f"{name}: 'index'"))
+    elif ptr is not None:
+        _check_list(ptr, "ptr", name)
+        if ptr.size(0) < 1:
+            raise ValueError(f"{name}: 'ptr' must have at least one value, got none")
+        if dim_size is not None and dim_size != ptr.size(0) - 1:
+            raise ValueError(f"{name}: 'ptr' has {ptr.size(0) - 1} segments but 'dim_size' is {dim_size}")
+        layout = Layout(library.checked_ptr(ptr, rows, f"{name}: 'ptr'"))
+    else:
+        if dim_size not in (None, 1):
+            raise ValueError(f"{name}: without 'index' and 'ptr' there is one segment, but 'dim_size' is {dim_size}")
+        layout = Layout(torch.tensor([0, rows], device=x.device))
+    channels = x.size(-1)
+    folded = x if x.dim() == 2 else x.flatten(1)
+    repeats = folded.size(1) // channels if channels else 0
+    p = _exponent(p, "p", channels, repeats, x, name)
+    q = _exponent(q, "q", channels, repeats, x, name)
+    y = _pool(folded, None, p, q, layout, eps, relu)
+    return y if x.dim() == 2 else y.reshape(y.size(0), *x.shape[1:])
+
+
+def pool_neighbors(
+    x: Tensor,
+    edge_index: Tensor,
+    *,
+    p: float | Tensor,
+    q: float | Tensor,
+    edge_weight: Tensor | None,
+    dim_size: int | None,
+    eps: float,
+    relu: bool,
+) -> Tensor:
+    """:func:`norm_pool_neighbors` with, for ``relu=True``, relu(w x) in place of |w x|."""
+    name = "norm_pool_neighbors"
+    _check_rows(x, name)
+    _check_eps(eps, name)
+    if x.dim() != 2:
+        raise ValueError(f"{name}: 'x' must have shape (N, D), got {tuple(x.shape)}")
+    if not isinstance(edge_index, Tensor) or edge_index.dtype not in _INTEGERS:
+        raise TypeError(f"{name}: 'edge_index' must be an int64 or int32 tensor, got {_kind(edge_index)}")
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(f"{name}: 'edge_index' must have shape (2, E), got {tuple(edge_index.shape)}")
+    if edge_weight is not None:
+        if not isinstance(edge_weight, Tensor) or edge_weight.dtype not in _FLOATS:
+            raise TypeError(f"{name}: 'edge_weight' must be a floating point tensor, got {_kind(edge_weight)}")
+        if edge_weight.shape != edge_index.shape[1:]:
+            raise ValueError(
+                f"{name}: 'edge_weight' must have one value for each of the {edge_index.size(1)} edges, "
+                f"got shape {tuple(edge_weight.shape)}"
+            )
+    if dim_size is None:
+        dim_size = x.size(0)
+    elif dim_size < 0:
+        raise ValueError(f"{name}: 'dim_size' must be at least 0, got {dim_size}")
+    p = _exponent(p, "p", x.size(1), 1, x, name)
+    q = _exponent(q, "q", x.size(1), 1, x, name)
+    layout = _edges(edge_index, x.size(0), dim_size, _recorded(x, edge_weight, p, q), name)
+    return _pool(x, edge_weight, p, q, layout, eps, relu)
+
+
+def _edges(edge_index: Any, sources: int, destinations: int, transposed: bool, name: str) -> Layout:
+    """The edges grouped by destination and, for the backward pass, by source."""
+    if hasattr(edge_index, "as_tensor"):  # a PyG EdgeIndex; without its size it would take the largest index for it
+        if edge_index.is_sorted and None not in edge_index.sparse_size() and not torch.compiler.is_compiling():
+            return _cached_edges(edge_index, sources, destinations, transposed, name)
+        edge_index = edge_index.as_tensor()
+    source, destination = edge_index[0].long(), edge_index[1].long()
+    ptr, eid = library.build_csr(destination, destinations, f"{name}: 'edge_index[1]'")
+    if not transposed:
+        source = library.checked_index(source, sources, f"{name}: 'edge_index[0]'")
+        return Layout(ptr, source[eid], eid)
+    t_ptr, t_eid = library.build_csr(source, sources, f"{name}: 'edge_index[0]'")
+    return Layout(ptr, source[eid], eid, t_ptr, destination[t_eid], t_eid)
+
+
+def _cached_edges(edge_index: Any, sources: int, destinations: int, transposed: bool, name: str) -> Layout:
+    """The lists that a sorted PyG ``EdgeIndex`` computes once and keeps."""
+    (ptr, col), eid = edge_index.get_csc()
+    ptr = _fit(ptr, destinations, f"{name}: 'edge_index[1]'")
+    library.check_index(col, sources, f"{name}: 'edge_index[0]'")
+    forward = (ptr.long(), col.long(), None if eid is None else eid.long())
+    if not transposed:
+        return Layout(*forward)
+    (t_ptr, t_row), t_eid = edge_index.get_csr()
+    t_ptr = _fit(t_ptr, sources, f"{name}: 'edge_index[0]'")
+    return Layout(*forward, t_ptr.long(), t_row.long(), None if t_eid is None else t_eid.long())
+
+
+def _fit(ptr: Tensor, size: int, name: str) -> Tensor:
+    """``ptr`` for exactly ``size`` nodes: an EdgeIndex may know fewer, or more that have no edge."""
+    known = ptr.size(0) - 1
+    if known < size:
+        return torch.cat([ptr, ptr[-1:].expand(size - known)])
+    if known > size:
+        if bool((ptr[size:] != ptr[-1]).any()):
+            raise IndexError(f"{name} must lie in [0, {size}), but the EdgeIndex has edges beyond")
+        return ptr[: size + 1]
+    return ptr
+
+
+def _pool(x: Tensor, weight: Tensor | None, p: Tensor, q: Tensor, layout: Layout, eps: float, relu: bool) -> Tensor:
+    if not _recorded(x, weight, p, q):
+        y = library.pool_fwd(x, weight, layout.ptr, layout.col, layout.eid, p, q, float(eps), relu, False)[0]
+    elif not torch.compiler.is_compiling() and in_forward_mode():
+        y = reference.pool(x, weight, p, q, layout.ptr, layout.col, layout.eid, eps, relu)
+    else:
+        y = Pool.apply(x, weight, p, q, *layout, float(eps), relu)[0]
+    return y.to(x.dtype)
+
+
+def _recorded(*tensors: Tensor | None) -> bool:
+    """Whether the call must be recorded, by autograd, a ``torch.func`` transform or forward mode."""
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        return True
+    return not torch.compiler.is_compiling() and (in_transform() or in_forward_mode())
+
+
+def _check_rows(x: Any, name: str) -> None:
+    if not isinstance(x, Tensor) or x.dtype not in _FLOATS:
+        hint = "; convert it with x.float()" if isinstance(x, Tensor) and not x.is_complex() else ""
+        raise TypeError(f"{name}: 'x' must be a floating point tensor, got {_kind(x)}{hint}")
+
+
+def _check_list(values: Any, argument: str, name: str) -> None:
+    if not isinstance(values, Tensor) or values.dtype not in _INTEGERS:
+        raise TypeError(f"{name}: '{argument}' must be an int64 or int32 tensor, got {_kind(values)}")
+    if values.dim() != 1:
+        raise ValueError(f"{name}: '{argument}' must have one dimension, got shape {tuple(values.shape)}")
+
+
+def _kind(value: Any) -> str:
+    return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
+
+
+def _exponent(value: float | Tensor, argument: str, channels: int, repeats: int, x: Tensor, name: str) -> Tensor:
+    """``value`` in one of its forms -> (repeats * D,) in the dtype exponents are held in."""
+    dtype = wide_dtype(x.device)
+    if not isinstance(value, Tensor):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TypeError(f"{name}: '{argument}' must be a number or a tensor, got {_kind(value)}")
+        if argument == "p" and value == 0:
+            raise ValueError(f"{name}: 'p' must not be 0: the norm has no value there; p > 0 or p < 0 picks the branch")
+        if value != value:  # NaN, in a form that torch.compile traces
+            raise ValueError(f"{name}: '{argument}' must be a number, got nan")
+        return torch.full((channels * repeats,), value, dtype=dtype, device=x.device)
+    if not value.is_floating_point():
+        raise TypeError(f"{name}: '{argument}' must be a floating point tensor, got {_kind(value)}")
+    if value.dim() > 1 or (value.dim() == 1 and value.size(0) != channels):
+        raise ValueError(
+            f"{name}: '{argument}' must be a number, a 0-d tensor or a tensor of shape ({channels},), one value per "
+            f"channel; got shape {tuple(value.shape)}"
+        )
+    if value.device != x.device:
+        raise ValueError(f"{name}: '{argument}' is on {value.device} but 'x' is on {x.device}")
+    value = value.to(dtype)
+    return value.expand(channels) if repeats == 1 else value.expand(repeats, channels).reshape(-1)
+
+
+def _check_eps(eps: float, name: str) -> None:
+    if not 0 <= eps < math.inf:
+        raise ValueError(f"{name}: 'eps' must be at least 0 and finite, got {eps}")

@@ -1,0 +1,271 @@
+r"""The definition of norm pooling in plain PyTorch: the oracle of every test, the fallback, the second derivative.
+
+Nothing here is tuned. The formulas are derived in ``ops/README.md``; they work in the dtype they are given, and the
+backend functions :func:`build_csr`, :func:`pool_fwd` and :func:`pool_bwd` at the end lift their input to
+:func:`wide_dtype` first.
+
+Shapes: N rows of ``x``, E entries (pooled elements), S segments, D channels.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gnpool.ops.layout import check_range
+
+
+class Terms(NamedTuple):
+    """What one pass over the entries leaves for each segment and channel, all (S, D)."""
+
+    y: Tensor  # the pooled value
+    extreme: Tensor  # largest (p > 0) or smallest (p < 0) u of the segment, 0 where nothing is pooled
+    scale: Tensor  # n^-q A^(1/p - 1), so that dy/du = scale * ratio^(|p| - sign p)
+    slope: Tensor  # dy/dp
+
+
+class _Ratios(NamedTuple):
+    """Every entry beside the extreme of its segment, all (E, D)."""
+
+    kept: Tensor  # does the entry take part?
+    positive: Tensor  # is the ratio above 0? (true for NaN, so that it passes through)
+    value: Tensor  # in (0, 1]; 1 stands in where there is none, so that powers and logs stay finite
+    tie: Tensor  # 1 where the entry equals the extreme, NaN for NaN, else 0
+
+
+def wide_dtype(device: torch.device) -> torch.dtype:
+    """The dtype that exponents are held in and the reference computes in: float64 wherever the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def stats_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of per-segment results: float32 for half precision input, else that of the input."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def rounded(eps: float, dtype: torch.dtype) -> float:
+    """``eps`` in the dtype that kernels compute in, so that `|x| > eps` means the same in all of them."""
+    if stats_dtype(dtype) == torch.float64:
+        return eps
+    (value,) = struct.unpack("f", struct.pack("f", eps))
+    return float(value)
+
+
+def segment_sum(values: Tensor, index: Tensor, size: int) -> Tensor:
+    """Sum ``values`` (E, D) into ``size`` rows in a fixed order: the same bits on every run."""
+    out = values.new_zeros(size, values.size(1))
+    if values.is_cuda:  # scatter_add is atomic there; an accumulating index_put sorts
+        return out.index_put((index,), values, accumulate=True)
+    return out.scatter_add(0, index[:, None].expand_as(values), values)
+
+
+def pool_terms(z: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor, eps: float, relu: bool) -> Terms:
+    r"""Pool the entries ``z`` (E, D) into ``size`` segments; differentiable by autograd in z, p and q."""
+    count = segment_sum(z.new_ones(index.numel(), 1), index, size)  # (S, 1)
+    extreme, alive = _extremes(z.detach(), index, size, p.detach(), eps, relu)
+    kept, positive, ratio, tie = _ratios(z, extreme[index], p, eps, relu)
+    infinite = p.isinf()
+    exponent = torch.where(infinite, 1.0, p.abs())
+    inverse = torch.where(infinite, 0.0, 1.0 / torch.where(infinite, 1.0, p))
+
+    power = torch.where(infinite, tie, torch.where(positive, ratio.pow(exponent), 0.0))
+    power = torch.where(kept, power, 0.0)
+    total = torch.where(alive, segment_sum(power, index, size), 1.0)  # at least 1: the extreme itself
+    mean_log = segment_sum(power * ratio.log(), index, size) / total
+
+    # The extreme is a mere unit of measure, without a derivative, except where it is the result.
+    ties = segment_sum(torch.where(kept & (tie == 1), _magnitudes(z, p, eps, relu)[0], 0.0), index, size) / total
+    unit = torch.where(infinite & extreme.isfinite(), extreme + (ties - ties.detach()), extreme)
+
+    size_factor = count.clamp(min=1.0) ** -q
+    y = unit * total**inverse * size_factor
+    scale = size_factor * total ** (inverse - 1.0)
+    tilt = p.sign() * mean_log - total.log() * inverse
+    slope = torch.where(infinite | (tilt == 0), 0.0, y * inverse * tilt)
+
+    # There is no pooling with exponent 0, and NaN stays NaN though NaN^0 is 1.
+    undefined = total.isnan() | ((p.isnan() | (p == 0)) & (count > 0))
+    nothing = ~alive | (extreme == 0)
+    y = torch.where(undefined, torch.nan, torch.where(nothing, 0.0, y))
+    scale = torch.where(undefined, torch.nan, torch.where(alive, scale, 0.0))
+    slope = torch.where(undefined, torch.nan, torch.where(nothing, 0.0, slope))
+    return Terms(y, extreme, scale, slope)
+
+
+def pool_gradients(
+    grad: Tensor, z: Tensor, index: Tensor, terms: Terms, p: Tensor, eps: float, relu: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Gradients in z (E, D), p (D,) and q (D,) of ``(grad * y).sum()``, from the terms of the forward pass."""
+    kept, positive, ratio, tie = _ratios(z, terms.extreme.detach()[index], p, eps, relu)
+    infinite = p.isinf()
+    exponent = torch.where(infinite, 1.0, p.abs() - p.sign())
+    at_zero = torch.where(exponent == 0, 1.0, torch.where(exponent > 0, 0.0, torch.inf))
+    power = torch.where(infinite, tie, torch.where(positive, ratio.pow(exponent), at_zero))
+
+    flat = z <= 0 if relu else z == 0  # |x| and relu have no slope there
+    still = flat | ~kept
+    sign = torch.ones_like(z) if relu else z.sign()
+    grad_z = torch.where(still, 0.0, (grad * terms.scale)[index] * torch.where(still, 0.0, power) * sign)
+
+    log_count = segment_sum(z.new_ones(index.numel(), 1), index, grad.size(0)).clamp(min=1.0).log()
+    grad_p = (grad * terms.slope).sum(0)
+    grad_q = -(grad * torch.where(log_count == 0, 0.0, terms.y * log_count)).sum(0)
+    return grad_z, grad_p, grad_q
+
+
+def _magnitudes(z: Tensor, p: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor]:
+    """u = |z| + eps (or relu(z) + eps), and which entries take part: all for p > 0, those above eps for p < 0."""
+    v = z.relu() if relu else z.abs()
+    return v + eps, (p > 0) | ~(v <= eps)
+
+
+def _extremes(z: Tensor, index: Tensor, size: int, p: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor]:
+    """The u of each segment that the others are measured by, and whether the segment pools anything, (S, D)."""
+    u, kept = _magnitudes(z, p, eps, relu)
+    towards = torch.where(p > 0, 1.0, -1.0).to(z.dtype)
+    key = torch.where(kept, u * towards, -torch.inf)
+    alive = segment_sum(kept.to(z.dtype), index, size) > 0
+    best = key.new_full((size, key.size(1)), -torch.inf)
+    best = best.scatter_reduce(0, index[:, None].expand_as(key), key, "amax")
+    return torch.where(alive, best * towards, 0.0), alive
+
+
+def _ratios(z: Tensor, extreme: Tensor, p: Tensor, eps: float, relu: bool) -> _Ratios:
+    """u / extreme for p > 0, extreme / u for p < 0; ``extreme`` (E, D) is that of each entry's segment."""
+    u, kept = _magnitudes(z, p, eps, relu)
+    tie = torch.where(u.isnan() | extreme.isnan(), torch.nan, (u == extreme).to(z.dtype))
+    regular = kept & u.isfinite() & extreme.isfinite() & (extreme > 0)  # a quotient of these is what it should be
+    smaller = torch.where(regular, torch.where(p > 0, u, extreme), 1.0)
+    larger = torch.where(regular, torch.where(p > 0, extreme, u), 1.0)
+    ratio = torch.where(regular, smaller / larger, tie)
+    positive = ~(ratio <= 0)
+    return _Ratios(kept, positive, torch.where(positive & kept, ratio, 1.0), tie)
+
+
+def entries(
+    x: Tensor, weight: Tensor | None, ptr: Tensor, col: Tensor | None, eid: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The pooled elements z (E, D) in segment order, and the segment of each, (E,)."""
+    z = x if col is None else x[col]
+    if weight is not None:
+        z = z * (weight if eid is None else weight[eid]).to(z.dtype)[:, None]
+    segments = torch.arange(ptr.numel() - 1, device=ptr.device)
+    return z, torch.repeat_interleave(segments, ptr.diff(), output_size=z.size(0))
+
+
+def pool(
+    x: Tensor,
+    weight: Tensor | None,
+    p: Tensor,
+    q: Tensor,
+    ptr: Tensor,
+    col: Tensor | None,
+    eid: Tensor | None,
+    eps: float,
+    relu: bool,
+) -> Tensor:
+    """The pooled value (S, D), differentiable to any order."""
+    z, index = entries(x.to(p.dtype), weight, ptr, col, eid)
+    return pool_terms(z, index, ptr.numel() - 1, p, q, rounded(eps, x.dtype), relu).y
+
+
+def first_derivatives(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    p: Tensor,
+    q: Tensor,
+    ptr: Tensor,
+    col: Tensor | None,
+    eid: Tensor | None,
+    eps: float,
+    relu: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of ``(grad * y).sum()`` in x, weight (empty without one), p and q, again differentiable."""
+    eps = rounded(eps, x.dtype)
+    rows = x.to(p.dtype)
+    z, index = entries(rows, weight, ptr, col, eid)
+    terms = pool_terms(z, index, ptr.numel() - 1, p, q, eps, relu)
+    grad_z, grad_p, grad_q = pool_gradients(grad.to(p.dtype), z, index, terms, p, eps, relu)
+    grad_weight = grad_z.new_empty(0)
+    grad_x = grad_z
+    if weight is not None:
+        grad_weight = (grad_z * (rows if col is None else rows[col])).sum(1)
+        grad_x = grad_z * (weight if eid is None else weight[eid]).to(z.dtype)[:, None]
+        if eid is not None:
+            grad_weight = torch.zeros_like(grad_weight).scatter(0, eid, grad_weight)
+    if col is not None:
+        grad_x = segment_sum(grad_x, col, x.size(0))
+    return grad_x, grad_weight, grad_p, grad_q
+
+
+# The backend: the three functions that every set of kernels offers, see ops/registry.py.
+
+
+def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Group ``index`` (E,) by value: ``ptr`` (size + 1,) and the stable order ``perm`` (E,) of the entries.
+
+    Raises:
+        IndexError: with the first value outside [0, size) and its position, see :func:`gnpool.ops.layout.check_range`.
+    """
+    check_range(index, size)
+    ordered, perm = torch.sort(index.long(), stable=True)
+    return torch.searchsorted(ordered, torch.arange(size + 1, device=index.device)), perm
+
+
+def pool_fwd(
+    x: Tensor,
+    weight: Tensor | None,
+    ptr: Tensor,
+    col: Tensor | None,
+    eid: Tensor | None,
+    p: Tensor,
+    q: Tensor,
+    eps: float,
+    relu: bool,
+    stats: bool,
+) -> tuple[Tensor, ...]:
+    """The four :class:`Terms` in :func:`stats_dtype`; without ``stats`` the last three are empty."""
+    z, index = entries(x.to(p.dtype), weight, ptr, col, eid)
+    terms = pool_terms(z, index, ptr.numel() - 1, p, q, rounded(eps, x.dtype), relu)
+    y, *rest = (term.to(stats_dtype(x.dtype)) for term in terms)
+    return (y, *rest) if stats else (y, *(y.new_empty(0) for _ in rest))
+
+
+def pool_bwd(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    ptr: Tensor,
+    col: Tensor | None,
+    eid: Tensor | None,
+    t_ptr: Tensor | None,
+    t_row: Tensor | None,
+    t_eid: Tensor | None,
+    p: Tensor,
+    q: Tensor,
+    y: Tensor,
+    extreme: Tensor,
+    scale: Tensor,
+    slope: Tensor,
+    eps: float,
+    relu: bool,
+    need_x: bool,
+    need_weight: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients in x and weight (in :func:`stats_dtype`, empty when not needed), p and q.
+
+    The transposed lists and the saved terms are for the kernels: rounded terms would part an entry from its extreme.
+    """
+    grad_x, grad_weight, grad_p, grad_q = first_derivatives(grad, x, weight, p, q, ptr, col, eid, eps, relu)
+    dtype = stats_dtype(x.dtype)
+    nothing = grad_x.new_empty(0, dtype=dtype)
+    return (
+        grad_x.to(dtype) if need_x else nothing,
+        grad_weight.to(dtype) if need_weight else nothing.clone(),
+        grad_p,
+        grad_q,
+    )

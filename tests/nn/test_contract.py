@@ -1,0 +1,178 @@
+"""What every public aggregation of the package keeps to; classes are found, so that a new one is tested too."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.nn.aggr import Aggregation
+
+import gnpool.nn
+
+CHANNELS = 4
+CLASSES = [
+    value
+    for value in (getattr(gnpool.nn, name) for name in gnpool.nn.__all__)
+    if inspect.isclass(value) and issubclass(value, Aggregation)
+]
+INDEX = torch.tensor([3, 0, 0, 3, 1, 0])
+
+every_aggregation = pytest.mark.parametrize("cls", CLASSES)
+
+
+def test_discovery_finds_the_aggregation() -> None:
+    assert gnpool.nn.GNPAggregation in CLASSES
+
+
+@every_aggregation
+def test_public_name(cls: type[Aggregation]) -> None:
+    assert cls.__name__.endswith("Aggregation")
+    assert getattr(gnpool, cls.__name__) is cls
+
+
+@every_aggregation
+def test_signature(cls: type[Aggregation]) -> None:
+    parameters = inspect.signature(cls.forward).parameters
+    assert list(parameters) == ["self", "x", "index", "ptr", "dim_size", "dim"]
+    defaults = {name: parameter.default for name, parameter in parameters.items()}
+    assert (defaults["index"], defaults["ptr"], defaults["dim_size"], defaults["dim"]) == (None, None, None, -2)
+    first, *options = list(inspect.signature(cls).parameters.values())
+    assert first.name == "channels"
+    assert all(option.kind is inspect.Parameter.KEYWORD_ONLY for option in options)
+
+
+@every_aggregation
+def test_positional_and_keyword_calls_agree(cls: type[Aggregation]) -> None:
+    layer = cls(CHANNELS)
+    x = torch.rand(6, CHANNELS)
+    assert torch.equal(layer(x, INDEX, None, 5, 0), layer(x=x, index=INDEX, ptr=None, dim_size=5, dim=0))
+
+
+@every_aggregation
+def test_documented(cls: type[Aggregation]) -> None:
+    text = inspect.getdoc(cls) or ""
+    for option in inspect.signature(cls).parameters:
+        assert f"{option} (" in text, f"{cls.__name__} does not document '{option}'"
+    assert "Shapes:" in text
+    assert "Example:" in text
+    assert ">>> " in text
+
+
+@every_aggregation
+def test_reset(cls: type[Aggregation]) -> None:
+    torch.manual_seed(7)
+    layer = cls(CHANNELS)
+    initial = copy.deepcopy(layer.state_dict())
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.mul_(-0.5).add_(0.7)
+    torch.manual_seed(7)
+    layer.reset_parameters()
+    for name, value in layer.state_dict().items():
+        assert torch.equal(value, initial[name]), name
+
+
+@every_aggregation
+def test_repr(cls: type[Aggregation]) -> None:
+    assert repr(cls(CHANNELS)) == f"{cls.__name__}({CHANNELS})"
+
+    class Named(cls):
+        pass
+
+    assert repr(Named(CHANNELS)) == f"Named({CHANNELS})"
+
+
+@every_aggregation
+@pytest.mark.parametrize(
+    "copied",
+    [
+        pytest.param(copy.deepcopy, id="deepcopy"),
+        pytest.param(copy.copy, id="copy"),
+        pytest.param(lambda layer: pickle.loads(pickle.dumps(layer)), id="pickle"),  # noqa: S301 - our own bytes
+    ],
+)
+def test_copies(cls: type[Aggregation], copied: Callable[[Any], Any]) -> None:
+    layer = cls(CHANNELS)
+    x = torch.rand(6, CHANNELS)
+    assert torch.equal(copied(layer)(x, INDEX), layer(x, INDEX))
+
+
+@every_aggregation
+def test_state_dict(cls: type[Aggregation]) -> None:
+    layer, other = cls(CHANNELS), cls(CHANNELS)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.3)
+    assert other.load_state_dict(layer.state_dict()) == ([], [])
+    x = torch.rand(6, CHANNELS)
+    assert torch.equal(other(x, INDEX), layer(x, INDEX))
+
+
+@every_aggregation
+def test_dim_size(cls: type[Aggregation]) -> None:
+    layer = cls(CHANNELS)
+    x = torch.rand(6, CHANNELS)
+    out = layer(x, INDEX)
+    longer = layer(x, INDEX, dim_size=6)
+    assert (len(out), len(longer)) == (4, 6)
+    assert torch.equal(longer[:4], out)
+    assert torch.equal(longer[4:], out[2].expand(2, -1))  # segment 2 is empty as well
+    with pytest.raises(ValueError, match=r"Encountered invalid 'dim_size' \(got '3' but expected >= '4'\)"):
+        layer(x, INDEX, dim_size=3)
+
+
+@every_aggregation
+def test_empty_input(cls: type[Aggregation]) -> None:
+    layer = cls(CHANNELS)
+    nothing, none = torch.rand(0, CHANNELS, requires_grad=True), torch.zeros(0, dtype=torch.long)
+    empty = layer(torch.rand(6, CHANNELS), INDEX)[2]
+    assert torch.equal(layer(nothing, none), empty.expand(0, -1))
+    out = layer(nothing, none, dim_size=3)
+    assert torch.equal(out, empty.expand(3, -1))
+    assert torch.equal(layer(nothing, ptr=torch.tensor([0, 0, 0])), empty.expand(2, -1))
+    out.sum().backward()
+    assert nothing.grad.shape == (0, CHANNELS)
+    assert all(p.grad is None or p.grad.eq(0).all() for p in layer.parameters())
+
+
+@every_aggregation
+def test_permutation_invariance(cls: type[Aggregation]) -> None:
+    layer = cls(CHANNELS)
+    x = torch.rand(6, CHANNELS)
+    out = layer(x, INDEX)
+    for _ in range(5):
+        perm = torch.randperm(6)
+        torch.testing.assert_close(layer(x[perm], INDEX[perm]), out, rtol=1e-6, atol=1e-6)
+    names = torch.tensor([2, 3, 1, 0])  # and segments may be renamed
+    torch.testing.assert_close(layer(x, names[INDEX])[names], out, rtol=1e-6, atol=1e-6)
+
+
+@every_aggregation
+def test_index_equals_ptr(cls: type[Aggregation]) -> None:
+    layer = cls(CHANNELS)
+    x, ptr = torch.rand(6, CHANNELS), torch.tensor([0, 3, 4, 4, 6])
+    torch.testing.assert_close(layer(x, ptr=ptr), layer(x, torch.tensor([0, 0, 0, 1, 3, 3])), rtol=1e-6, atol=1e-6)
+
+
+@every_aggregation
+def test_padding_with_another_segment_changes_nothing(cls: type[Aggregation]) -> None:
+    layer = cls(CHANNELS)
+    x = torch.rand(6, CHANNELS)
+    padded = layer(torch.cat([x, 1e6 * torch.rand(3, CHANNELS)]), torch.cat([INDEX, torch.full((3,), 4)]))
+    torch.testing.assert_close(padded[:4], layer(x, INDEX), rtol=1e-6, atol=1e-6)
+
+
+@every_aggregation
+def test_device_move(cls: type[Aggregation]) -> None:
+    layer = cls(CHANNELS).to("meta")
+    assert {parameter.device.type for parameter in layer.parameters()} == {"meta"}
+    back = layer.to_empty(device="cpu")
+    back.reset_parameters()
+    assert {name: value.shape for name, value in back.state_dict().items()} == {
+        name: value.shape for name, value in cls(CHANNELS).state_dict().items()
+    }
