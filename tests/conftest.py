@@ -1,8 +1,19 @@
+"""Settings of all tests. ``GNPOOL_TEST_DEVICE=cuda`` runs the operator's tests on a GPU."""
+
 from __future__ import annotations
+
+import os
 
 import pytest
 import torch
 from hypothesis import settings
+
+DEVICE = os.environ.get("GNPOOL_TEST_DEVICE", "cpu")
+if DEVICE == "cpu":
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported: its kernels then run without a GPU
+else:
+    os.environ["GNPOOL_CHECK"] = "1"  # look at indices there too
+    torch.set_default_device(DEVICE)
 
 # Derandomised: the same examples on every run, so a red test is red for everyone.
 settings.register_profile("gnpool", deadline=None, derandomize=True, max_examples=50)

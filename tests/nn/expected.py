@@ -6,11 +6,28 @@ sharing nothing with the operator.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from gnpool.nn import GNPAggregation
+
+# Segment 2 is empty, segment 3 has one element; unsorted.
+INDEX = torch.tensor([1, 0, 3, 0, 1, 0, 4, 4, 0])
+SIZE = 5
+
+
+def name_of(options: dict[str, Any]) -> str:
+    return ",".join(f"{value}" if isinstance(value, str) else f"{key}={value}" for key, value in options.items())
+
+
+def features(channels: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Rows with negative values, zeros and values at, below and just above the tolerance."""
+    x = 3 * torch.randn(len(INDEX), channels, dtype=dtype)
+    x[0], x[3, 0], x[5, -1], x[6, -1], x[7, 0] = 0.0, 1e-6, 5e-7, -1e-3, 3e-6
+    return x
 
 
 def pooled(values: np.ndarray, p: float, q: float, eps: float) -> float:

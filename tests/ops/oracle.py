@@ -8,7 +8,7 @@ WIDE = np.longdouble
 
 def norm_pool_oracle(x, index, p, q, dim_size, eps=1e-6):
     """y (S, D) and the gradients of y.sum() in x (N, D), p (D,) and q (D,), all float64."""
-    x, index = np.asarray(x, dtype=WIDE), np.asarray(index)
+    x, index = np.asarray(x.cpu(), dtype=WIDE), np.asarray(index.cpu())
     N, D = x.shape
     y, gx = np.zeros((dim_size, D), WIDE), np.zeros((N, D), WIDE)
     gp, gq = np.zeros(D, WIDE), np.zeros(D, WIDE)
@@ -36,4 +36,4 @@ def norm_pool_oracle(x, index, p, q, dim_size, eps=1e-6):
                 gp[d] += y[s, d] / e * (mean_log - np.log(total) / e)
             gx[rows[kept], d] = slope * size * np.sign(x[rows[kept], d])
             gq[d] -= y[s, d] * np.log(WIDE(n))
-    return tuple(torch.from_numpy(np.asarray(a, dtype=np.float64)) for a in (y, gx, gp, gq))
+    return tuple(torch.tensor(np.asarray(a, dtype=np.float64)) for a in (y, gx, gp, gq))

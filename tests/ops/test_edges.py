@@ -108,6 +108,8 @@ def test_value_and_gradient(row, dtype):
     exact = {"rel": 2e-6 if dtype == torch.float32 else 1e-12, "abs": 0.0, "nan_ok": True}
     if row == "huge q" and dtype == torch.float32:
         expected, expected_grad = [0], [0, 0]  # not representable
+    if row == "a denormal ratio and a small p" and dtype == torch.float32:
+        exact["rel"] = 1e-2  # the ratio 1e-43 itself has two digits in float32
     if row.startswith("denormals") or row == "a denormal beside 1":
         exact["abs"] = 2e-45 if dtype == torch.float32 else 0.0  # the spacing of float32 there
     assert y.squeeze(1).tolist() == pytest.approx(expected, **exact)
@@ -230,7 +232,7 @@ ERRORS = {
     "eps = nan": (lambda: norm_pool(X, IDX, p=1, eps=nan), ValueError,
         "norm_pool: 'eps' must be at least 0 and finite, got nan"),
     "another device": (lambda: norm_pool(X, IDX, p=torch.ones(3, device="meta")), ValueError,
-        "norm_pool: 'p' is on meta but 'x' is on cpu"),
+        f"norm_pool: 'p' is on meta but 'x' is on {X.device}"),
     "edges: x of three dimensions": (lambda: norm_pool_neighbors(X[None], EDGE, p=1), ValueError,
         "norm_pool_neighbors: 'x' must have shape (N, D), got (1, 4, 3)"),
     "edges: float": (lambda: norm_pool_neighbors(X, torch.ones(2, 1), p=1), TypeError,

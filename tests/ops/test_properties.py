@@ -23,7 +23,7 @@ ROUNDING = 1e-12  # float64
 def pooled(draw, low=1e-3, high=1e3):
     """x (N, 2), index, number of segments, p, q."""
     rows, segments = draw(st.integers(0, 40)), draw(st.integers(1, 6))
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    generator = torch.Generator(torch.get_default_device()).manual_seed(draw(st.integers(0, 2**31)))
     spread = torch.rand(rows, 2, dtype=torch.float64, generator=generator)
     x = low * (high / low) ** spread
     x = x * torch.where(torch.rand(rows, 2, generator=generator) < draw(st.sampled_from([0.0, 0.3])), 0.0, 1.0)

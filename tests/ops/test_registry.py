@@ -36,7 +36,7 @@ def test_a_backend_can_be_forced(monkeypatch):
 def test_an_unknown_name_is_an_error(monkeypatch):
     monkeypatch.setenv(registry.VARIABLE, "cuda")
     with pytest.raises(
-        ValueError, match=r"GNPOOL_BACKEND must be 'auto' or one of \['numba', 'reference'\], got 'cuda'"
+        ValueError, match=r"GNPOOL_BACKEND must be 'auto' or one of \['numba', 'reference', 'triton'\], got 'cuda'"
     ):
         norm_pool(torch.rand(3, 1), p=1.0)
 

@@ -74,8 +74,8 @@ class Pool(torch.autograd.Function):
         inputs = (*tensors, ctx.eps, ctx.relu)
         grad_x, grad_weight, grad_p, grad_q = PoolGradient.apply(grad, *inputs, *terms, need_x, need_weight)
         return (
-            grad_x.to(tensors[0].dtype) if need_x else None,
-            grad_weight.to(tensors[1].dtype) if need_weight else None,
+            grad_x if need_x else None,
+            grad_weight if need_weight else None,
             grad_p if need_p else None,
             grad_q if need_q else None,
             *(None,) * (N_INPUTS - 4),
@@ -137,8 +137,7 @@ class PoolGradient(torch.autograd.Function):
             by_x, by_weight, by_p, by_q = reference.first_derivatives(
                 grad, x, w, p, q, ptr, col, eid, ctx.eps, ctx.relu
             )
-            dtype = reference.stats_dtype(x.dtype)
-            return by_x.to(dtype), by_weight.to(dtype), by_p, by_q
+            return by_x.to(x.dtype), by_weight.to(x.dtype if w is None else w.dtype), by_p, by_q
 
         present = [grad, x, p, q] if weight is None else [grad, x, p, q, weight]
         outputs, pullback = torch.func.vjp(gradients, *present)[:2]

@@ -18,8 +18,7 @@ _INLINE_BELOW = 1 << 16
 #: Elements of one task: a fraction of a millisecond, and what it reads twice stays in the cache.
 _TASK = 1 << 17
 _TYPES = {torch.float32: np.float32, torch.float64: np.float64}
-
-
+#: Bytes from which huge pages pay.
 _LARGE = 1 << 22
 _HUGE_PAGE_ADVICE = 14  # MADV_HUGEPAGE
 _madvise = getattr(ctypes.CDLL(None), "madvise", None) if sys.platform == "linux" else None
@@ -27,7 +26,7 @@ _madvise = getattr(ctypes.CDLL(None), "madvise", None) if sys.platform == "linux
 
 def _large(tensor: Tensor) -> Tensor:
     """Asks for huge pages behind a large new tensor: faults of 4 KiB pages cost more than the kernel that fills it."""
-    size = tensor.numel() * tensor.element_size()
+    size = tensor.nbytes
     if size >= _LARGE and _madvise is not None:
         first = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
         length = tensor.data_ptr() + size - first
@@ -35,8 +34,23 @@ def _large(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def _dense(*tensors: Tensor | None) -> list[Any]:
+    return [tensor if tensor is None or tensor.is_contiguous() else tensor.contiguous() for tensor in tensors]
+
+
+def _working(x: Tensor, *others: Tensor | None) -> list[Any]:
+    """All in the dtype that kernels compute in, that of x or float32."""
+    dtype = x.dtype if x.dtype in _TYPES else torch.float32
+    return [t if t is None or t.dtype is dtype else t.to(dtype) for t in (x, *others)]
+
+
 def _at(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
+
+
+def _sum_rows(values: Tensor) -> Tensor:
+    """The sum over the first dimension, by NumPy: torch may split it by the number of threads."""
+    return torch.from_numpy(values.numpy().sum(0))
 
 
 def _launch(kernel: Any, args: tuple[int, ...], eps: Any, threads: int, keep: tuple[Any, ...]) -> None:
@@ -65,8 +79,8 @@ def _plan(ptr: Tensor, rows: int, entries: int) -> tuple[Tensor | None, int, int
     return long, count, slots
 
 
-def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor, bool]:
-    """Stable counting sort of ``index`` (E,): ptr (size + 1,), perm (E,) and whether it was sorted already.
+def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Stable counting sort of ``index`` (E,): ptr (size + 1,) and perm (E,).
 
     Raises:
         IndexError: with the first value outside [0, size) and its position.
@@ -77,7 +91,7 @@ def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor, bool]:
     code = cpu_index.sort_kernel(index.data_ptr(), index.numel(), size, ptr.data_ptr(), perm.data_ptr())
     if code >= 0:
         raise IndexError(f"got {int(index[code])} at position {code}")
-    return ptr, perm, code == -1
+    return ptr, perm
 
 
 def pool_fwd(
@@ -92,17 +106,19 @@ def pool_fwd(
     relu: bool,
     stats: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """y, M, C and dy/dp of every segment, (S, D); the last three are empty without ``stats``."""
-    if not x.is_contiguous():
-        x = x.contiguous()
+    """y, M, C and dy/dp of every segment, (S, D); the last three are empty without ``stats``.
+
+    Half precision is computed and returned in float32.
+    """
+    x, weight = _working(x, weight)
     N, D = x.shape
     S = ptr.numel() - 1
     E = N if col is None else col.numel()
-    y = x.new_empty((S, D))
-    M, C, dydp = (torch.empty_like(y), torch.empty_like(y), torch.empty_like(y)) if stats else (x.new_empty(0),) * 3
+    y = _large(x.new_empty((S, D)))
+    M, C, dydp = (_large(x.new_empty((S, D) if stats else 0)) for _ in range(3))
     if S == 0 or D == 0:
         return y, M, C, dydp
-    p, q, ptr = p.contiguous(), q.contiguous(), ptr.contiguous()
+    x, weight, ptr, col, eid, p, q = _dense(x, weight, ptr, col, eid, p, q)
     long, n_long, slots = _plan(ptr, S, E)
     part = torch.empty((slots, 3, D), dtype=torch.float64) if n_long else None
     width = min(D, BLOCK)
@@ -142,19 +158,23 @@ def pool_bwd(
     need_weight: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """dx (N, D), dw (E,), dp and dq (D,) in float64; dx and dw are empty where not needed."""
-    grad, x, p, ptr = grad.contiguous(), x.contiguous(), p.contiguous(), ptr.contiguous()
+    x_dtype, weight_dtype = x.dtype, x.dtype if weight is None else weight.dtype
+    x, grad, weight = _working(x, grad, weight)
     N, D = x.shape
     S = ptr.numel() - 1
     E = N if col is None else col.numel()
     dx = _large(x.new_empty((N, D) if need_x else 0))
     dw = x.new_empty(E if need_weight else 0)
     if S == 0 or D == 0:
-        return dx.zero_(), dw.zero_(), x.new_zeros(D, dtype=torch.float64), x.new_zeros(D, dtype=torch.float64)
+        zeros = x.new_zeros(D, dtype=torch.float64)
+        return dx.zero_().to(x_dtype), dw.zero_().to(weight_dtype), zeros, zeros.clone()
+    grad, x, weight, ptr, col, p = _dense(grad, x, weight, ptr, col, p)
+    t_ptr, t_row, t_eid, y, M, C, dydp = _dense(t_ptr, t_row, t_eid, y, M, C, dydp)
     scalar = _TYPES[x.dtype](eps)
     blocks = -(-D // BLOCK)
     rows = max(1, _TASK // D)
     tasks = -(-S // rows)
-    pack = x.new_empty((S, 2, D))
+    pack = _large(x.new_empty((S, 2, D)))
     mark = torch.empty((S, blocks), dtype=torch.int8)
     sums = torch.empty((tasks, 2, D), dtype=torch.float64)
     args: tuple[int, ...] = (_at(grad), _at(ptr), _at(p), _at(y), _at(M), _at(C), _at(dydp))
@@ -183,5 +203,5 @@ def pool_bwd(
         _launch(cpu_backward.bwd_sources_kernel, args, scalar, min(threads, tasks), keep)
         if n_long and need_x:
             cpu_backward.bwd_merge_kernel((_at(t_ptr), _at(dx), _at(long), _at(part), D, n_long), scalar)
-    total = sums[0] if sums.shape[0] == 1 else sums.sum(0)
-    return dx, dw, total[0], total[1]
+    dp, dq = (sums[0, 0].clone(), sums[0, 1].clone()) if len(sums) == 1 else map(_sum_rows, (sums[:, 0], sums[:, 1]))
+    return dx.to(x_dtype), dw.to(weight_dtype), dp, dq

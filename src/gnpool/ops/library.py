@@ -43,8 +43,8 @@ pool_bwd = torch.ops.gnpool.pool_bwd.default
 
 def _build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor]:
     with _naming(name, size):
-        ptr, perm = kernels(index.device.type).build_csr(index, size)[:2]
-    return ptr, perm
+        result: tuple[Tensor, Tensor] = kernels(index.device.type).build_csr(index, size)
+    return result
 
 
 def _checked_index(index: Tensor, size: int, name: str) -> Tensor:
@@ -114,10 +114,10 @@ def _pool_fwd_fake(
 
 def _pool_bwd_fake(grad: Tensor, x: Tensor, weight: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
     p, q, need_x, need_weight = *rest[6:8], *rest[-2:]
-    dtype = stats_dtype(x.dtype)
+    like = x if weight is None else weight
     return (
-        x.new_empty(x.shape if need_x else (0,), dtype=dtype),
-        x.new_empty(weight.shape if need_weight and weight is not None else (0,), dtype=dtype),
+        x.new_empty(x.shape if need_x else (0,)),
+        like.new_empty(like.shape if need_weight else (0,)),
         p.new_empty(p.shape),
         q.new_empty(q.shape),
     )

@@ -256,16 +256,11 @@ def pool_bwd(
     need_x: bool,
     need_weight: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients in x and weight (in :func:`stats_dtype`, empty when not needed), p and q.
+    """Gradients in x and weight (in their dtypes, empty when not needed), p and q.
 
     The transposed lists and the saved terms are for the kernels: rounded terms would part an entry from its extreme.
     """
     grad_x, grad_weight, grad_p, grad_q = first_derivatives(grad, x, weight, p, q, ptr, col, eid, eps, relu)
-    dtype = stats_dtype(x.dtype)
-    nothing = grad_x.new_empty(0, dtype=dtype)
-    return (
-        grad_x.to(dtype) if need_x else nothing,
-        grad_weight.to(dtype) if need_weight else nothing.clone(),
-        grad_p,
-        grad_q,
-    )
+    grad_x = grad_x.to(x.dtype) if need_x else x.new_empty(0)
+    grad_weight = grad_weight.to(x.dtype if weight is None else weight.dtype)
+    return grad_x, grad_weight if need_weight else grad_weight.new_empty(0), grad_p, grad_q

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 VARIABLE = "GNPOOL_BACKEND"
+_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's own switch: its kernels then run on the CPU
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ BACKENDS = {
     backend.name: backend
     for backend in (
         Backend("numba", "gnpool.ops.cpu", ("cpu",), requires="numba"),
+        Backend("triton", "gnpool.ops.cuda", ("cuda", "cpu") if _INTERPRETED else ("cuda",), requires="triton"),
         Backend("reference", "gnpool.ops.reference", ()),
     )
 }

@@ -1,0 +1,181 @@
+"""The Triton backend: what the operator asks of a backend, on CUDA tensors.
+
+float32 and half precision run on the kernels; float64 on the reference. Nothing here waits for the device: sizes come
+from shapes alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from gnpool.ops import cuda_kernels as kernels
+from gnpool.ops import reference
+
+build_csr = reference.build_csr
+
+
+class Blocks(NamedTuple):
+    """How a launch cuts its work: merge-path steps of a chunk, rows and channels of a block, warps of a program."""
+
+    chunk: int
+    rows: int
+    channels: int
+    warps: int
+
+
+def forward_blocks(D: int, gathered: bool) -> Blocks:
+    """The cut of the forward kernel."""
+    channels = _channels(D)
+    return Blocks(256, max(4, min(64, (512 if gathered else 1024) // channels)), channels, 1)
+
+
+def backward_blocks(D: int, gathered: bool) -> Blocks:
+    """The cut of the backward kernels."""
+    channels = _channels(D)
+    return Blocks(256, max(4, min(64, 512 // channels)), channels, 1)
+
+
+def _channels(D: int) -> int:
+    return max(16, min(128, triton.next_power_of_2(D)))
+
+
+def pool_fwd(
+    x: Tensor,
+    weight: Tensor | None,
+    ptr: Tensor,
+    col: Tensor | None,
+    eid: Tensor | None,
+    p: Tensor,
+    q: Tensor,
+    eps: float,
+    relu: bool,
+    stats: bool,
+) -> tuple[Tensor, ...]:
+    """As :func:`gnpool.ops.reference.pool_fwd`."""
+    if x.dtype == torch.float64:
+        return reference.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu, stats)
+    D, S, E = x.size(1), ptr.numel() - 1, x.size(0) if col is None else col.numel()
+    shapes = [(S, D), *((S, D) if stats else (0,) for _ in range(3))]
+    outputs = tuple(x.new_empty(shape, dtype=torch.float32) for shape in shapes)
+    if S * D == 0:
+        return outputs
+    x, ptr, p, q = x.contiguous(), ptr.contiguous(), p.contiguous(), q.contiguous()
+    weight, col, eid = _lists(weight, col, eid)
+    blocks = forward_blocks(D, col is not None)
+    with _on(x):
+        starts, chunks = _partition(ptr, S, E, blocks.chunk)
+        grid = (chunks, triton.cdiv(D, blocks.channels))
+        parts = x.new_empty((chunks, 2, 3, D), dtype=torch.float32)
+        flags = {"HAS_COL": col is not None, "HAS_W": weight is not None, "HAS_EID": eid is not None}
+        kernels.pool_fwd_kernel[grid](
+            x, _or(weight, x), ptr, _or(col, ptr), _or(eid, ptr), p, q, starts, *outputs, parts, eps, S, E, D,
+            CHUNK=blocks.chunk, RELU=relu, STATS=stats, BR=blocks.rows, BD=blocks.channels, num_warps=blocks.warps,
+            **flags,
+        )  # fmt: skip
+        kernels.merge_fwd_kernel[grid](
+            ptr, p, q, starts, *outputs, parts, S, E, D, CHUNK=blocks.chunk, STATS=stats, BR=8, BD=blocks.channels,
+            num_warps=1,
+        )  # fmt: skip
+    return outputs
+
+
+def pool_bwd(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    ptr: Tensor,
+    col: Tensor | None,
+    eid: Tensor | None,
+    t_ptr: Tensor | None,
+    t_row: Tensor | None,
+    t_eid: Tensor | None,
+    p: Tensor,
+    q: Tensor,
+    y: Tensor,
+    extreme: Tensor,
+    scale: Tensor,
+    slope: Tensor,
+    eps: float,
+    relu: bool,
+    need_x: bool,
+    need_weight: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As :func:`gnpool.ops.reference.pool_bwd`."""
+    if x.dtype == torch.float64:
+        lists = (ptr, col, eid, t_ptr, t_row, t_eid)
+        terms = (y, extreme, scale, slope)
+        return reference.pool_bwd(grad, x, weight, *lists, p, q, *terms, eps, relu, need_x, need_weight)
+    N, D, S = x.size(0), x.size(1), ptr.numel() - 1
+    E = N if col is None else col.numel()
+    grad_x = x.new_empty((N, D) if need_x else 0)
+    grad_weight = grad.new_empty(0, dtype=x.dtype if weight is None else weight.dtype)
+    if S * D == 0 or N == 0:
+        zero = p.new_zeros(D)
+        return grad_x.zero_(), grad_weight.new_zeros(E if need_weight else 0), zero, zero.clone()
+    grad, x, ptr, p = grad.contiguous(), x.contiguous(), ptr.contiguous(), p.contiguous()
+    blocks = backward_blocks(D, t_ptr is not None)
+    columns = triton.cdiv(D, blocks.channels)
+    with _on(x):
+        if t_ptr is None:
+            (col,) = _lists(col)
+            starts, chunks = _partition(ptr, S, E, blocks.chunk)
+            sums = x.new_empty((chunks, 2, D), dtype=torch.float32)
+            kernels.pool_bwd_kernel[(chunks, columns)](
+                grad, x, ptr, _or(col, ptr), p, starts, y, extreme, scale, slope, grad_x, sums, eps, S, E, D,
+                CHUNK=blocks.chunk, RELU=relu, HAS_COL=col is not None, NEED_X=need_x, BR=blocks.rows,
+                BD=blocks.channels, num_warps=blocks.warps,
+            )  # fmt: skip
+        else:
+            rows = 64
+            pack = x.new_empty((S, 2, D), dtype=torch.float32)
+            sums = x.new_empty((triton.cdiv(S, rows), 2, D), dtype=torch.float32)
+            kernels.pack_kernel[(sums.size(0), columns)](
+                grad, ptr, y, extreme, scale, slope, pack, sums, S, D, ROWS=rows, BR=8, BD=blocks.channels, num_warps=1
+            )
+            t_ptr = t_ptr.contiguous()
+            weight, t_row, t_eid = _lists(weight, t_row, t_eid)
+            starts, chunks = _partition(t_ptr, N, E, blocks.chunk)
+            parts = x.new_empty((chunks, 2, D), dtype=torch.float32)
+            by_block = x.new_empty((columns, E) if need_weight else 0, dtype=torch.float32)
+            kernels.sources_bwd_kernel[(chunks, columns)](
+                x, _or(weight, x), t_ptr, t_row, _or(t_eid, t_ptr), p, starts, pack, grad_x, by_block, parts, eps, N, E,
+                D, CHUNK=blocks.chunk, RELU=relu, HAS_W=weight is not None, HAS_EID=t_eid is not None, NEED_X=need_x,
+                NEED_W=need_weight, BR=blocks.rows, BD=blocks.channels, num_warps=blocks.warps,
+            )  # fmt: skip
+            if need_x:
+                kernels.merge_bwd_kernel[(chunks, columns)](
+                    t_ptr, starts, grad_x, parts, N, E, D, CHUNK=blocks.chunk, BR=8, BD=blocks.channels, num_warps=1
+                )
+            if need_weight:
+                grad_weight = by_block.sum(0).to(grad_weight.dtype)
+        grad_p, grad_q = (sums[:, i].sum(0, dtype=p.dtype) for i in (0, 1))
+    return grad_x, grad_weight, grad_p, grad_q
+
+
+def _partition(ptr: Tensor, S: int, E: int, chunk: int) -> tuple[Tensor, int]:
+    """The segment at which each chunk of the merge path starts, and the number of chunks."""
+    chunks = max(1, triton.cdiv(S + E, chunk))
+    starts = ptr.new_empty(chunks + 1)
+    grid = (triton.cdiv(chunks + 1, 128),)
+    kernels.partition_kernel[grid](
+        ptr, starts, S, E, chunks, CHUNK=chunk, STEPS=max(1, S.bit_length()), BLOCK=128, num_warps=4
+    )
+    return starts, chunks
+
+
+def _lists(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+    return tuple(None if t is None else t.contiguous() for t in tensors)
+
+
+def _or(tensor: Tensor | None, other: Tensor) -> Tensor:
+    """A pointer for an argument that the kernel will not touch."""
+    return other if tensor is None else tensor
+
+
+def _on(x: Tensor) -> contextlib.AbstractContextManager[object]:
+    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
