@@ -69,7 +69,7 @@ def slope(z, clip, eps, thr, m, power, gc, idle):
 def slope_any(z, clip, eps, thr, m, power, gc, idle):
     """The same for any m and z, through float64."""
     v = magnitude(z, clip)
-    h = cast(gc * exp2_any(power * log2_ratio_any(float(v + eps), float(m))), z)
+    h = cast(gc * exp2_any(power * log2_ratio_any(np.float64(v + eps), np.float64(m))), z)
     return select(v <= thr, idle, with_sign(h, z))
 
 
@@ -108,12 +108,12 @@ def bwd_segment_kernel(args, eps):
                 dq[d] = 0.0
             for s in range(task * span, min(S, (task + 1) * span)):
                 n = ptr[s + 1] - ptr[s]
-                log_n = math.log(float(n)) if n > 1 else 0.0
+                log_n = math.log(np.float64(n)) if n > 1 else 0.0
                 at = s * D + c0
                 for d in range(nb):
                     g = grad[at + d]
-                    dp[d] += float(g) * float(dydp[at + d])
-                    dq[d] -= select(log_n == 0.0, 0.0, float(g) * float(y[at + d]) * log_n)
+                    dp[d] += np.float64(g) * np.float64(dydp[at + d])
+                    dq[d] -= select(log_n == 0.0, 0.0, np.float64(g) * np.float64(y[at + d]) * log_n)
                 bad = np.int64(0)
                 for d in range(nb):
                     m = M[at + d]
@@ -312,7 +312,7 @@ def bwd_sources_kernel(args, eps):
                                 i1 = select(dead[d] != 0, zero, g1 * zero)
                                 d0 = slope(x[r + d] * w0, clip, eps, thr[d], pack[at + d], power[d], g0, i0)
                                 d1 = slope(x[r + d] * w1, clip, eps, thr[d], pack[bt + d], power[d], g1, i1)
-                                a_t[d] += w0 * d0 + w1 * d1
+                                a_t[d] = (a_t[d] + w0 * d0) + w1 * d1
                             t += 2
                         while t < stop:
                             s = t_row[t]

@@ -161,7 +161,7 @@ def finish(y, M, C, dydp, at, nb, n, stats, m_64, a_64, b_64, inv_p, q_64, log_a
 
     y has a loop of its own, so that its bits do not depend on ``stats``.
     """
-    log_n = math.log2(float(n)) if n > 0 else 0.0
+    log_n = math.log2(np.float64(n)) if n > 0 else 0.0
     for d in range(nb):
         m, a = m_64[d], a_64[d]
         log_a[d] = log2_any(a) * inv_p[d]
@@ -292,7 +292,7 @@ def fwd_kernel(args, eps):
                     m = from_bits(cast(cast(key[d] ^ flip[d], ib) - off[d], ib))
                     none = (key[d] == least) | ((m == zero) & (p_64[d] > 0.0))
                     m_t[d] = select(none, cast(1.0, eps), m)
-                    m_64[d] = m
+                    m_64[d] = select(key[d] == least, 0.0, np.float64(m))
                     bad |= np.int64(not ((none & (p_64[d] == p_64[d])) | ((m >= low[d]) & (m <= high[d]))))
                     a_64[d] = 0.0
                     b_64[d] = 0.0
@@ -332,10 +332,8 @@ def fwd_kernel(args, eps):
                         a_64[d] += a_t[d]
                         b_64[d] += b_t[d]
                 for d in range(nb):
-                    # Nothing kept gives A = 0; if something was, all of it was infinite.
-                    bad |= np.int64((key[d] == least) & (a_64[d] != 0.0))
                     all_zero = (m_64[d] == 0.0) & (p_64[d] > 0.0)
-                    a_64[d] = select(all_zero, float(hi - lo), a_64[d])
+                    a_64[d] = select(all_zero, np.float64(hi - lo), a_64[d])
                     b_64[d] = select(all_zero, 0.0, b_64[d])
                 if bad != 0:
                     for d in range(nb):
@@ -346,7 +344,7 @@ def fwd_kernel(args, eps):
                         w0 = entry_weight(weight, has_w, eid, has_eid, e, eps)
                         for d in range(nb):
                             v = magnitude(x[r0 + d] * w0, clip)
-                            log_r = log2_ratio_any(float(v + eps), m_64[d])
+                            log_r = log2_ratio_any(np.float64(v + eps), m_64[d])
                             t = select(v <= thr[d], 0.0, exp2_any(p_64[d] * log_r))
                             a_any[d] += t
                             b_any[d] += select(t == 0.0, 0.0, t * log_r)

@@ -191,7 +191,7 @@ def log2_ratio(u: Any, m: Any) -> Any:
 
 
 def exp2_weight(t: Any) -> Any:
-    """2^t for t <= 127; t below -126 (-1022) counts as that. Exactly 1 at 0."""
+    """2^t for t <= 127; exactly 1 at 0, and exactly 0 from about -126.5 (-1022.5) down."""
     raise NotImplementedError
 
 
@@ -215,7 +215,7 @@ def _log2_ratio32(u, m):
 
 @njit(**INLINE)
 def _exp2_weight32(t):
-    t = select(t < _F(-126.0), _F(-126.0), t)
+    t = select(t < _F(-127.0), _F(-127.0), t)
     shifted = t + _MAGIC32
     f = t - (shifted - _MAGIC32)
     poly = _F(0.00015406713278246)
@@ -243,7 +243,7 @@ def _log2_ratio64(u, m):
     poly = poly * t + 0.57707801628723694498
     poly = poly * t + 0.96179669392610690647
     poly = poly * t + 2.8853900817779267734
-    return float(np.int32(j >> 52)) + s * poly
+    return np.float64(np.int32(j >> 52)) + s * poly
 
 
 _MAGIC64 = 6755399441055744.0  # 1.5 * 2^52
@@ -267,7 +267,7 @@ def _exp2_poly64(f):
 
 @njit(**INLINE)
 def _exp2_weight64(t):
-    t = select(t < -1022.0, -1022.0, t)
+    t = select(t < -1023.0, -1023.0, t)
     shifted = t + _MAGIC64
     f = t - (shifted - _MAGIC64)
     return _exp2_poly64(f) * from_bits((bits(shifted) << 52) + 0x3FF0000000000000)
@@ -343,7 +343,7 @@ def float_facts(like: Any) -> Any:
 
 
 def int_facts(i: Any) -> Any:
-    """(the least integer; the distance from the bits of inf to the largest integer; all bits but the sign)."""
+    """(the least integer; the distance from the bits of inf to the last but one integer; all bits but the sign)."""
     raise NotImplementedError
 
 
@@ -355,5 +355,5 @@ def _float_facts(like: Any) -> Any:
 
 @overload(int_facts, strict=False)
 def _int_facts(i: Any) -> Any:
-    facts = (-(2**31), 2**23 - 1, 2**31 - 1) if i == types.int32 else (-(2**63), 2**52 - 1, 2**63 - 1)
+    facts = (-(2**31), 2**23 - 2, 2**31 - 1) if i == types.int32 else (-(2**63), 2**52 - 2, 2**63 - 1)
     return lambda i: facts
