@@ -10,7 +10,7 @@ Both functions take their tensors flat, a rule of torch, in the order of :class:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -58,7 +58,7 @@ class Pool(torch.autograd.Function):
         eps: float,
         relu: bool,
     ) -> tuple[Tensor, ...]:
-        result: tuple[Tensor, ...] = library.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu, True)
+        result: tuple[Tensor, ...] = library.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu)
         return result
 
     @staticmethod
@@ -71,8 +71,9 @@ class Pool(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
         tensors, terms = ctx.saved_tensors[:N_TENSORS], ctx.saved_tensors[N_TENSORS:]
         need_x, need_weight, need_p, need_q = ctx.needs_input_grad[:4]
-        inputs = (*tensors, ctx.eps, ctx.relu)
-        grad_x, grad_weight, grad_p, grad_q = PoolGradient.apply(grad, *inputs, *terms, need_x, need_weight)
+        recorded = torch.is_grad_enabled() or torch.compiler.is_compiling() or library.in_transform()
+        gradient: Callable[..., Any] = PoolGradient.apply if recorded else PoolGradient.forward
+        grad_x, grad_weight, grad_p, grad_q = gradient(grad, *tensors, ctx.eps, ctx.relu, *terms, need_x, need_weight)
         return (
             grad_x if need_x else None,
             grad_weight if need_weight else None,
@@ -88,6 +89,18 @@ class Pool(torch.autograd.Function):
             outputs = Pool.apply(x, args[1], p, q, *args[4:])
             return tuple(_unfold(out, info.batch_size) for out in outputs), (1, 1, 1, 1)
         return library.one_by_one(Pool.apply, info, in_dims, *args)
+
+
+class EagerPool(Pool):
+    """:class:`Pool` where no transform is active: with a ``setup_context``, torch binds arguments at every call."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> tuple[Tensor, ...]:
+        output = Pool.forward(*args)
+        Pool.setup_context(ctx, args, output)
+        return output
+
+    setup_context = staticmethod(torch.autograd.Function.setup_context)
 
 
 class PoolGradient(torch.autograd.Function):
@@ -190,10 +203,7 @@ def in_forward_mode() -> bool:
     """Whether forward-mode derivatives are being taken, by ``torch.func.jvp`` or with dual tensors."""
     if torch.autograd.forward_ad._current_level >= 0:
         return True
+    if not library.in_transform():
+        return False
     stack = torch._C._functorch.get_interpreter_stack() or ()
     return any(level.key() == torch._C._functorch.TransformType.Jvp for level in stack)
-
-
-def in_transform() -> bool:
-    """Whether a ``torch.func`` transform is active."""
-    return torch._C._are_functorch_transforms_active()

@@ -105,8 +105,8 @@ def pool_fwd(
     eps: float,
     relu: bool,
     stats: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """y, M, C and dy/dp of every segment, (S, D); the last three are empty without ``stats``.
+) -> tuple[Tensor, ...]:
+    """y, M, C and dy/dp of every segment, (S, D); only y without ``stats``.
 
     Half precision is computed and returned in float32.
     """
@@ -115,9 +115,10 @@ def pool_fwd(
     S = ptr.numel() - 1
     E = N if col is None else col.numel()
     y = _large(x.new_empty((S, D)))
-    M, C, dydp = (_large(x.new_empty((S, D) if stats else 0)) for _ in range(3))
+    terms: tuple[Tensor, ...] = (y, *(_large(x.new_empty((S, D))) for _ in range(3))) if stats else (y,)
+    M, C, dydp = terms[1:] if stats else (None, None, None)
     if S == 0 or D == 0:
-        return y, M, C, dydp
+        return terms
     x, weight, ptr, col, eid, p, q = _dense(x, weight, ptr, col, eid, p, q)
     long, n_long, slots = _plan(ptr, S, E)
     part = torch.empty((slots, 3, D), dtype=torch.float64) if n_long else None
@@ -133,7 +134,7 @@ def pool_fwd(
     _launch(cpu_kernels.fwd_kernel, args, scalar, threads, keep)
     if n_long:
         cpu_kernels.fwd_merge_kernel((_at(ptr), *common, D, int(stats), n_long), scalar)
-    return y, M, C, dydp
+    return terms
 
 
 def pool_bwd(

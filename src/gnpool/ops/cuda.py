@@ -60,8 +60,7 @@ def pool_fwd(
     if x.dtype == torch.float64:
         return reference.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu, stats)
     D, S, E = x.size(1), ptr.numel() - 1, x.size(0) if col is None else col.numel()
-    shapes = [(S, D), *((S, D) if stats else (0,) for _ in range(3))]
-    outputs = tuple(x.new_empty(shape, dtype=torch.float32) for shape in shapes)
+    outputs = tuple(x.new_empty((S, D), dtype=torch.float32) for _ in range(4 if stats else 1))
     if S * D == 0:
         return outputs
     x, ptr, p, q = x.contiguous(), ptr.contiguous(), p.contiguous(), q.contiguous()
@@ -71,14 +70,15 @@ def pool_fwd(
         starts, chunks = _partition(ptr, S, E, blocks.chunk)
         grid = (chunks, triton.cdiv(D, blocks.channels))
         parts = x.new_empty((chunks, 2, 3, D), dtype=torch.float32)
+        pointers = outputs if stats else outputs * 4  # the last three are not touched
         flags = {"HAS_COL": col is not None, "HAS_W": weight is not None, "HAS_EID": eid is not None}
         kernels.pool_fwd_kernel[grid](
-            x, _or(weight, x), ptr, _or(col, ptr), _or(eid, ptr), p, q, starts, *outputs, parts, eps, S, E, D,
+            x, _or(weight, x), ptr, _or(col, ptr), _or(eid, ptr), p, q, starts, *pointers, parts, eps, S, E, D,
             CHUNK=blocks.chunk, RELU=relu, STATS=stats, BR=blocks.rows, BD=blocks.channels, num_warps=blocks.warps,
             **flags,
         )  # fmt: skip
         kernels.merge_fwd_kernel[grid](
-            ptr, p, q, starts, *outputs, parts, S, E, D, CHUNK=blocks.chunk, STATS=stats, BR=8, BD=blocks.channels,
+            ptr, p, q, starts, *pointers, parts, S, E, D, CHUNK=blocks.chunk, STATS=stats, BR=8, BD=blocks.channels,
             num_warps=1,
         )  # fmt: skip
     return outputs

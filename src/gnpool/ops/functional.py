@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnpool.ops import library, reference
-from gnpool.ops.autograd import Pool, in_forward_mode, in_transform
+from gnpool.ops.autograd import EagerPool, Pool, in_forward_mode
 from gnpool.ops.layout import Layout
 from gnpool.ops.reference import wide_dtype
 
@@ -233,7 +233,8 @@ def pool_neighbors(
         raise ValueError(f"{name}: 'dim_size' must be at least 0, got {dim_size}")
     p = _exponent(p, "p", x.size(1), 1, x, name)
     q = _exponent(q, "q", x.size(1), 1, x, name)
-    layout = _edges(edge_index, x.size(0), dim_size, _recorded(x, edge_weight, p, q), name)
+    transposed = _needs_gradient(x, edge_weight, p, q) or (not torch.compiler.is_compiling() and library.in_transform())
+    layout = _edges(edge_index, x.size(0), dim_size, transposed, name)
     return _pool(x, edge_weight, p, q, layout, eps, relu)
 
 
@@ -256,8 +257,8 @@ def _cached_edges(edge_index: Any, sources: int, destinations: int, transposed: 
     """The lists that a sorted PyG ``EdgeIndex`` computes once and keeps."""
     (ptr, col), eid = edge_index.get_csc()
     ptr = _fit(ptr, destinations, f"{name}: 'edge_index[1]'")
-    library.check_index(col, sources, f"{name}: 'edge_index[0]'")
-    forward = (ptr.long(), col.long(), None if eid is None else eid.long())
+    col = library.checked_index(col, sources, f"{name}: 'edge_index[0]'")
+    forward = (ptr.long(), col, None if eid is None else eid.long())
     if not transposed:
         return Layout(*forward)
     (t_ptr, t_row), t_eid = edge_index.get_csr()
@@ -278,20 +279,24 @@ def _fit(ptr: Tensor, size: int, name: str) -> Tensor:
 
 
 def _pool(x: Tensor, weight: Tensor | None, p: Tensor, q: Tensor, layout: Layout, eps: float, relu: bool) -> Tensor:
-    if not _recorded(x, weight, p, q):
-        y = library.pool_fwd(x, weight, layout.ptr, layout.col, layout.eid, p, q, float(eps), relu, False)[0]
-    elif not torch.compiler.is_compiling() and in_forward_mode():
-        y = reference.pool(x, weight, p, q, layout.ptr, layout.col, layout.eid, eps, relu)
+    compiling = torch.compiler.is_compiling()
+    in_transform = not compiling and library.in_transform()
+    if not compiling and in_forward_mode():
+        y = reference.pool(x, weight, p, q, layout.ptr, layout.col, layout.eid, float(eps), relu)
+    elif in_transform or _needs_gradient(x, weight, p, q):
+        function = Pool if compiling or in_transform else EagerPool
+        y = function.apply(x, weight, p, q, *layout, float(eps), relu)[0]
     else:
-        y = Pool.apply(x, weight, p, q, *layout, float(eps), relu)[0]
-    return y.to(x.dtype)
+        y = library.pool(x, weight, layout.ptr, layout.col, layout.eid, p, q, float(eps), relu)
+    return y if y.dtype == x.dtype else y.to(x.dtype)
 
 
-def _recorded(*tensors: Tensor | None) -> bool:
-    """Whether the call must be recorded, by autograd, a ``torch.func`` transform or forward mode."""
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
-        return True
-    return not torch.compiler.is_compiling() and (in_transform() or in_forward_mode())
+def _needs_gradient(*tensors: Tensor | None) -> bool:
+    if torch.is_grad_enabled():
+        for t in tensors:
+            if t is not None and t.requires_grad:
+                return True
+    return False
 
 
 def _check_rows(x: Any, name: str) -> None:
@@ -331,8 +336,9 @@ def _exponent(value: float | Tensor, argument: str, channels: int, repeats: int,
         )
     if value.device != x.device:
         raise ValueError(f"{name}: '{argument}' is on {value.device} but 'x' is on {x.device}")
-    value = value.to(dtype)
-    return value.expand(channels) if repeats == 1 else value.expand(repeats, channels).reshape(-1)
+    if repeats == 1:
+        return value.expand(channels).to(dtype)
+    return value.expand(repeats, channels).flatten().to(dtype)
 
 
 def _check_eps(eps: float, name: str) -> None:

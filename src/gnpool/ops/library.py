@@ -1,14 +1,14 @@
 """The kernels as ``torch.library`` operators, so that ``torch.compile`` and ``torch.export`` see them whole.
 
 They compute and nothing else: derivatives and vmap are in :mod:`gnpool.ops.autograd`, arguments are checked in
-:mod:`gnpool.ops.functional`. The numbers in an index are checked here, when the operator runs.
+:mod:`gnpool.ops.functional`. The numbers in an index are checked here, when the operator runs. Where nobody watches,
+the functions call the kernels directly: the dispatcher costs as much as a small pooling.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,10 +23,9 @@ _LIBRARY = torch.library.Library("gnpool", "DEF")
 _LIBRARY.define("build_csr(Tensor index, SymInt size, str name) -> (Tensor ptr, Tensor perm)")
 _LIBRARY.define("checked_ptr(Tensor ptr, SymInt entries, str name) -> Tensor")
 _LIBRARY.define("checked_index(Tensor index, SymInt size, str name) -> Tensor")
-_LIBRARY.define(
-    "pool_fwd(Tensor x, Tensor? weight, Tensor ptr, Tensor? col, Tensor? eid, Tensor p, Tensor q, float eps, "
-    "bool relu, bool stats) -> (Tensor y, Tensor extreme, Tensor scale, Tensor slope)"
-)
+_INPUTS = "Tensor x, Tensor? weight, Tensor ptr, Tensor? col, Tensor? eid, Tensor p, Tensor q, float eps, bool relu"
+_LIBRARY.define(f"pool({_INPUTS}) -> Tensor")
+_LIBRARY.define(f"pool_fwd({_INPUTS}) -> (Tensor y, Tensor extreme, Tensor scale, Tensor slope)")
 _LIBRARY.define(
     "pool_bwd(Tensor grad, Tensor x, Tensor? weight, Tensor ptr, Tensor? col, Tensor? eid, Tensor? t_ptr, "
     "Tensor? t_row, Tensor? t_eid, Tensor p, Tensor q, Tensor y, Tensor extreme, Tensor scale, Tensor slope, "
@@ -34,42 +33,95 @@ _LIBRARY.define(
     "-> (Tensor grad_x, Tensor grad_weight, Tensor grad_p, Tensor grad_q)"
 )
 
-build_csr = torch.ops.gnpool.build_csr.default
-checked_ptr = torch.ops.gnpool.checked_ptr.default
-checked_index = torch.ops.gnpool.checked_index.default
-pool_fwd = torch.ops.gnpool.pool_fwd.default
-pool_bwd = torch.ops.gnpool.pool_bwd.default
+_OPS = torch.ops.gnpool
 
 
-def _build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor]:
-    with _naming(name, size):
-        result: tuple[Tensor, Tensor] = kernels(index.device.type).build_csr(index, size)
+def build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor]:
+    """``ptr`` (size + 1,) and ``perm`` (E,) of ``index`` (E,); an IndexError calls it ``name``."""
+    call = _OPS.build_csr.default if _watched(index) else _build_csr
+    result: tuple[Tensor, Tensor] = call(index, size, name)
     return result
 
 
-def _checked_index(index: Tensor, size: int, name: str) -> Tensor:
-    check_index(index, size, name)
-    return index.to(torch.int64, copy=True)
+def checked_ptr(ptr: Tensor, entries: int, name: str) -> Tensor:
+    """``ptr`` as int64, if it is one for so many entries."""
+    if _watched(ptr):
+        checked: Tensor = _OPS.checked_ptr.default(ptr, entries, name)
+        return checked
+    _check_ptr(ptr, entries, name)
+    return ptr.long()
 
 
-def check_index(index: Tensor, size: int, name: str) -> None:
-    """Raise an IndexError that names the first value of ``index`` outside [0, size)."""
-    with _naming(name, size):
-        check_range(index, size)
+def checked_index(index: Tensor, size: int, name: str) -> Tensor:
+    """``index`` as int64, if it lies in [0, size)."""
+    if _watched(index):
+        checked: Tensor = _OPS.checked_index.default(index, size, name)
+        return checked
+    _check_index(index, size, name)
+    return index.long()
 
 
-@contextlib.contextmanager
-def _naming(name: str, size: int) -> Iterator[None]:
-    """Say in an IndexError of the kernels which argument it is about."""
+def pool(x: Tensor, *rest: Any) -> Tensor:
+    """The pooled value alone, for calls that need no derivative."""
+    result: Tensor = (_OPS.pool.default if _watched(x) else _pool)(x, *rest)
+    return result
+
+
+def pool_fwd(x: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    """The pooled value and the terms of its derivative."""
+    result: tuple[Tensor, ...] = (_OPS.pool_fwd.default if _watched(x) else _pool_fwd)(x, *rest)
+    return result
+
+
+def pool_bwd(grad: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    """The gradients, from the terms that :func:`pool_fwd` left."""
+    result: tuple[Tensor, ...] = (_OPS.pool_bwd.default if _watched(grad) else _pool_bwd)(grad, *rest)
+    return result
+
+
+def in_transform() -> bool:
+    """Whether a ``torch.func`` transform is active."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def _watched(tensor: Tensor) -> bool:
+    """Whether a tracer, a mode, a transform or a tensor of another kind must see the operator itself."""
+    return (
+        torch.compiler.is_compiling()
+        or type(tensor) not in (Tensor, torch.nn.Parameter)
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.is_legacy_batchedtensor(tensor)  # of torch.autograd.grad(is_grads_batched=True)
+        or in_transform()
+    )
+
+
+def _build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor]:
     try:
-        yield
+        result: tuple[Tensor, Tensor] = kernels(index.device.type).build_csr(index, size)
+    except IndexError as error:
+        raise IndexError(f"{name} must lie in [0, {size}), {error}") from error
+    return result
+
+
+def _check_index(index: Tensor, size: int, name: str) -> None:
+    try:
+        check_range(index, size)
     except IndexError as error:
         raise IndexError(f"{name} must lie in [0, {size}), {error}") from error
 
 
-def _checked_ptr(ptr: Tensor, entries: int, name: str) -> Tensor:
+def _checked_index(index: Tensor, size: int, name: str) -> Tensor:
+    _check_index(index, size, name)
+    return index.to(torch.int64, copy=True)
+
+
+def _check_ptr(ptr: Tensor, entries: int, name: str) -> None:
     if checking(ptr) and not (int(ptr[0]) == 0 and int(ptr[-1]) == entries and bool((ptr.diff() >= 0).all())):
         raise ValueError(f"{name} must start at 0, never decrease and end at {entries}; got {_brief(ptr)}")
+
+
+def _checked_ptr(ptr: Tensor, entries: int, name: str) -> Tensor:
+    _check_ptr(ptr, entries, name)
     return ptr.to(torch.int64, copy=True)
 
 
@@ -78,8 +130,13 @@ def _brief(ptr: Tensor) -> str:
     return str(values) if len(values) <= 8 else f"[{', '.join(map(str, values[:6]))}, ..., {values[-1]}]"
 
 
+def _pool(x: Tensor, *rest: Any) -> Tensor:
+    y: Tensor = kernels(x.device.type).pool_fwd(x, *rest, False)[0]
+    return y
+
+
 def _pool_fwd(x: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    result: tuple[Tensor, ...] = kernels(x.device.type).pool_fwd(x, *rest)
+    result: tuple[Tensor, ...] = kernels(x.device.type).pool_fwd(x, *rest, True)
     return result
 
 
@@ -96,20 +153,12 @@ def _checked_fake(index: Tensor, size: int, name: str) -> Tensor:
     return torch.empty_like(index, dtype=torch.int64)
 
 
-def _pool_fwd_fake(
-    x: Tensor,
-    weight: Tensor | None,
-    ptr: Tensor,
-    col: Tensor | None,
-    eid: Tensor | None,
-    p: Tensor,
-    q: Tensor,
-    eps: float,
-    relu: bool,
-    stats: bool,
-) -> tuple[Tensor, ...]:
-    size, dtype = (ptr.numel() - 1, x.size(1)), stats_dtype(x.dtype)
-    return tuple(x.new_empty(size if i == 0 or stats else (0,), dtype=dtype) for i in range(4))
+def _pool_fake(x: Tensor, weight: Tensor | None, ptr: Tensor, *rest: Any) -> Tensor:
+    return x.new_empty((ptr.numel() - 1, x.size(1)), dtype=stats_dtype(x.dtype))
+
+
+def _pool_fwd_fake(*args: Any) -> tuple[Tensor, ...]:
+    return tuple(_pool_fake(*args) for _ in range(4))
 
 
 def _pool_bwd_fake(grad: Tensor, x: Tensor, weight: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
@@ -138,11 +187,12 @@ for _name, _kernel, _fake in (
     ("build_csr", _build_csr, _build_csr_fake),
     ("checked_ptr", _checked_ptr, _checked_fake),
     ("checked_index", _checked_index, _checked_fake),
+    ("pool", _pool, _pool_fake),
     ("pool_fwd", _pool_fwd, _pool_fwd_fake),
     ("pool_bwd", _pool_bwd, _pool_bwd_fake),
 ):
     _LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(f"gnpool::{_name}", _fake, lib=_LIBRARY)
 
-for _op in (build_csr, checked_ptr, checked_index):
+for _op in (_OPS.build_csr.default, _OPS.checked_ptr.default, _OPS.checked_index.default):
     torch.library.register_vmap(_op, functools.partial(one_by_one, _op), lib=_LIBRARY)

@@ -228,11 +228,10 @@ def pool_fwd(
     relu: bool,
     stats: bool,
 ) -> tuple[Tensor, ...]:
-    """The four :class:`Terms` in :func:`stats_dtype`; without ``stats`` the last three are empty."""
+    """The four :class:`Terms` in :func:`stats_dtype`; without ``stats`` only y."""
     z, index = entries(x.to(p.dtype), weight, ptr, col, eid)
     terms = pool_terms(z, index, ptr.numel() - 1, p, q, rounded(eps, x.dtype), relu)
-    y, *rest = (term.to(stats_dtype(x.dtype)) for term in terms)
-    return (y, *rest) if stats else (y, *(y.new_empty(0) for _ in rest))
+    return tuple(term.to(stats_dtype(x.dtype)) for term in (terms if stats else terms[:1]))
 
 
 def pool_bwd(
