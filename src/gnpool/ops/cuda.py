@@ -18,6 +18,9 @@ from gnpool.ops import reference
 
 build_csr = reference.build_csr
 
+#: A tolerance from here on keeps every u, and 1/u, a normal number.
+SAFE = 1e-30
+
 
 class Blocks(NamedTuple):
     """How a launch cuts its work: merge-path steps of a chunk, rows and channels of a block, warps of a program."""
@@ -72,15 +75,12 @@ def pool_fwd(
         parts = x.new_empty((chunks, 2, 3, D), dtype=torch.float32)
         pointers = outputs if stats else outputs * 4  # the last three are not touched
         flags = {"HAS_COL": col is not None, "HAS_W": weight is not None, "HAS_EID": eid is not None}
+        common = {"CHUNK": blocks.chunk, "DENORMAL": eps < SAFE, "STATS": stats, "BD": blocks.channels}
         kernels.pool_fwd_kernel[grid](
             x, _or(weight, x), ptr, _or(col, ptr), _or(eid, ptr), p, q, starts, *pointers, parts, eps, S, E, D,
-            CHUNK=blocks.chunk, RELU=relu, STATS=stats, BR=blocks.rows, BD=blocks.channels, num_warps=blocks.warps,
-            **flags,
+            RELU=relu, BR=blocks.rows, num_warps=blocks.warps, **common, **flags,
         )  # fmt: skip
-        kernels.merge_fwd_kernel[grid](
-            ptr, p, q, starts, *pointers, parts, S, E, D, CHUNK=blocks.chunk, STATS=stats, BR=8, BD=blocks.channels,
-            num_warps=1,
-        )  # fmt: skip
+        kernels.merge_fwd_kernel[grid](ptr, p, q, starts, *pointers, parts, S, E, D, BR=8, num_warps=1, **common)
     return outputs
 
 
@@ -120,6 +120,8 @@ def pool_bwd(
     grad, x, ptr, p = grad.contiguous(), x.contiguous(), ptr.contiguous(), p.contiguous()
     blocks = backward_blocks(D, t_ptr is not None)
     columns = triton.cdiv(D, blocks.channels)
+    common = {"CHUNK": blocks.chunk, "BD": blocks.channels}
+    flags = {"RELU": relu, "DENORMAL": eps < SAFE, "NEED_X": need_x, "BR": blocks.rows, "num_warps": blocks.warps}
     with _on(x):
         if t_ptr is None:
             (col,) = _lists(col)
@@ -127,8 +129,7 @@ def pool_bwd(
             sums = x.new_empty((chunks, 2, D), dtype=torch.float32)
             kernels.pool_bwd_kernel[(chunks, columns)](
                 grad, x, ptr, _or(col, ptr), p, starts, y, extreme, scale, slope, grad_x, sums, eps, S, E, D,
-                CHUNK=blocks.chunk, RELU=relu, HAS_COL=col is not None, NEED_X=need_x, BR=blocks.rows,
-                BD=blocks.channels, num_warps=blocks.warps,
+                HAS_COL=col is not None, **common, **flags,
             )  # fmt: skip
         else:
             rows = 64
@@ -143,13 +144,12 @@ def pool_bwd(
             parts = x.new_empty((chunks, 2, D), dtype=torch.float32)
             by_block = x.new_empty((columns, E) if need_weight else 0, dtype=torch.float32)
             kernels.sources_bwd_kernel[(chunks, columns)](
-                x, _or(weight, x), t_ptr, t_row, _or(t_eid, t_ptr), p, starts, pack, grad_x, by_block, parts, eps, N, E,
-                D, CHUNK=blocks.chunk, RELU=relu, HAS_W=weight is not None, HAS_EID=t_eid is not None, NEED_X=need_x,
-                NEED_W=need_weight, BR=blocks.rows, BD=blocks.channels, num_warps=blocks.warps,
+                x, _or(weight, x), t_ptr, t_row, _or(t_eid, t_ptr), p, starts, pack, grad_x, by_block, parts, eps, N,
+                E, D, HAS_W=weight is not None, HAS_EID=t_eid is not None, NEED_W=need_weight, **common, **flags,
             )  # fmt: skip
             if need_x:
                 kernels.merge_bwd_kernel[(chunks, columns)](
-                    t_ptr, starts, grad_x, parts, N, E, D, CHUNK=blocks.chunk, BR=8, BD=blocks.channels, num_warps=1
+                    t_ptr, starts, grad_x, parts, N, E, D, BR=8, num_warps=1, **common
                 )
             if need_weight:
                 grad_weight = by_block.sum(0).to(grad_weight.dtype)

@@ -19,22 +19,38 @@ import triton.language as tl
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
-# In place of infinity: times an exact 0 it is still 0.
-HUGE = tl.constexpr(1e30)
+HUGE = tl.constexpr(1e30)  # in place of infinity: times an exact 0 it is still 0
+NEGLIGIBLE = tl.constexpr(-200.0)  # 2 to this is 0 in float32
 LN2 = tl.constexpr(0.6931471805599453)
 
-
+# One instruction each; tl.log2 is a routine of twenty, and tl.exp2 takes care of denormal results that nobody sees.
 if INTERPRETED:
 
     @triton.jit
     def _log2(x):
         return tl.log2(x)
 
+    @triton.jit
+    def _log2_denormal(x):
+        return tl.log2(x)
+
+    @triton.jit
+    def _exp2(x):
+        return tl.exp2(x)
+
 else:
 
     @triton.jit
-    def _log2(x):  # one instruction; tl.log2 is a routine of twenty. Denormals are handled.
-        return tl.inline_asm_elementwise("lg2.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    def _log2(x):
+        return tl.inline_asm_elementwise("lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
+
+    @triton.jit
+    def _log2_denormal(x):
+        return tl.inline_asm_elementwise("lg2.approx.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
+
+    @triton.jit
+    def _exp2(x):
+        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
 
 
 @triton.jit
@@ -46,25 +62,39 @@ def _magnitude(z, RELU: tl.constexpr):
 
 
 @triton.jit
-def _key_to_extreme(b_key, b_positive):
-    return tl.where(b_positive, b_key, -b_key)
+def _channels(p, o_d, m_d, eps):
+    """Per channel: p within reach of float32, its sign, the largest v that is removed, the u of a row not there."""
+    b_p = tl.load(p + o_d, mask=m_d, other=1.0).to(tl.float32)
+    b_positive = b_p > 0
+    b_sign = tl.where(b_positive, 1.0, -1.0)
+    b_removed = tl.where(b_positive, -1.0, eps)
+    b_vanish = tl.where(b_positive, 0.0, float("inf"))
+    return tl.minimum(tl.maximum(b_p, -HUGE), HUGE), b_sign, b_removed, b_vanish
 
 
 @triton.jit
-def _log_ratio(b_u, b_M):
-    """log2(u / M), at least -HUGE; both are scaled up first where 1/M would overflow."""
-    b_scale = tl.where(b_M < 1e-30, 1.8446744e19, 1.0)
-    b_l = _log2((b_u * b_scale) * (1.0 / (b_M * b_scale)))
-    b_l = tl.maximum(b_l, -HUGE, propagate_nan=tl.PropagateNan.ALL)
+def _log_ratio(b_u, b_M, DENORMAL: tl.constexpr):
+    """log2(u / M), exactly 0 at a tie; infinite where the ratio is 0 or infinite.
+
+    DENORMAL: u and M may be so small that 1/M overflows (only without a tolerance): both are scaled up.
+    """
+    if DENORMAL:
+        b_scale = tl.where(b_M < 1e-30, 1.8446744e19, 1.0)
+        b_l = _log2_denormal((b_u * b_scale) * (1.0 / (b_M * b_scale)))
+    else:
+        b_l = _log2(b_u * (1.0 / b_M))
     return tl.where(b_u == b_M, 0.0, b_l)
 
 
 @triton.jit
-def _load_block(
-    x, weight, col, eid, k, stop, o_d, m_d, D, BR: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
-    HAS_EID: tl.constexpr,
-):  # fmt: skip
-    """Rows k to k + BR of the entries, as float32: values, row offsets, mask, edge ids and weights."""
+def _exponent(b_p, b_l):
+    """t = p l, at most 0 where it matters and never -inf, so that 2^t t is 0 where 2^t is; NaN passes."""
+    return tl.maximum(b_p * b_l, NEGLIGIBLE, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _rows(x, col, k, stop, o_d, m_d, D, BR: tl.constexpr, HAS_COL: tl.constexpr):
+    """BR entries from k on as float32, their offsets in x and mask, and the same of the entries alone."""
     o_e = k + tl.arange(0, BR)
     m_e = o_e < stop
     o_row = o_e
@@ -72,54 +102,70 @@ def _load_block(
         o_row = tl.load(col + o_e, mask=m_e, other=0)
     m = m_e[:, None] & m_d[None, :]
     o_x = o_row.to(tl.int64)[:, None] * D + o_d[None, :]
-    b_x = tl.load(x + o_x, mask=m, other=0.0).to(tl.float32)
-    return b_x, o_x, m, o_e, m_e
+    return tl.load(x + o_x, mask=m, other=0.0).to(tl.float32), o_x, m, o_e, m_e
 
 
 @triton.jit
-def _load_weight(weight, eid, o_e, m_e, HAS_EID: tl.constexpr):
+def _weights(weight, eid, o_e, m_e, HAS_EID: tl.constexpr):
     if HAS_EID:
         o_e = tl.load(eid + o_e, mask=m_e, other=0)
     return tl.load(weight + o_e, mask=m_e, other=0.0).to(tl.float32), o_e
 
 
 @triton.jit
-def _finish(b_key, b_A, b_T, b_p, b_pe, b_q, n):
-    """y, M, C and dy/dp of a whole segment of n entries."""
-    b_positive = b_p > 0
-    b_infinite = tl.abs(b_p) == float("inf")
-    b_inv = tl.where(b_infinite, 0.0, 1.0 / b_pe.to(tl.float64))
-    # log2(A) as an exact integer and a small fraction, and all exponents in float64: no digit is lost to size
-    b_bits = b_A.to(tl.int32, bitcast=True)
-    b_whole = (b_bits >> 23) - 127
-    b_mantissa = ((b_bits & 0x007FFFFF) | 0x3F800000).to(tl.float32, bitcast=True)
-    b_log = b_whole.to(tl.float64) + tl.log2(b_mantissa).to(tl.float64)
-    b_size = b_q * tl.log2(tl.maximum(n, 1).to(tl.float64))
-    b_M = _key_to_extreme(b_key, b_positive)
-    b_y = _times_exp2(b_M, b_log * b_inv - b_size)
-    b_C = _times_exp2(tl.full(b_M.shape, 1.0, tl.float32), b_log * (b_inv - 1.0) - b_size)
-    b_tilt = LN2 * (b_T / b_A - (b_log * b_inv).to(tl.float32))
-    b_slope = tl.where(b_infinite | (b_tilt == 0), 0.0, b_y * b_inv.to(tl.float32) * b_tilt)
-
-    b_nan = tl.full(b_M.shape, float("nan"), tl.float32)
-    b_dead = b_A == 0
-    b_zero = b_dead | (b_M == 0)
-    b_undefined = (b_A != b_A) | ((n > 0) & ((b_p == 0) | (b_p != b_p)))
-    b_y = tl.where(b_undefined, b_nan, tl.where(b_zero, 0.0, b_y))
-    b_C = tl.where(b_undefined, b_nan, tl.where(b_dead, 0.0, b_C))
-    b_slope = tl.where(b_undefined, b_nan, tl.where(b_zero, 0.0, b_slope))
-    return b_y, tl.where(b_dead, 0.0, b_M), b_C, b_slope
+def _split(n):
+    """A positive float as a whole power of two and the log2 of the rest, in [0, 1)."""
+    bits = n.to(tl.int32, bitcast=True)
+    whole = ((bits >> 23) - 127).to(tl.float32)
+    return whole, _log2(((bits & 0x007FFFFF) | 0x3F800000).to(tl.float32, bitcast=True))
 
 
 @triton.jit
-def _times_exp2(b_factor, b_exponent):
-    """factor * 2^exponent for a float64 exponent, in float32 steps that overflow only if the result does."""
-    b_whole = tl.floor(b_exponent)
-    b_result = b_factor * tl.exp2((b_exponent - b_whole).to(tl.float32))
-    b_whole = tl.minimum(tl.maximum(b_whole, -400.0), 400.0).to(tl.float32)
-    b_step = tl.floor(b_whole / 4)
-    b_part = tl.exp2(b_step)
-    return b_result * b_part * b_part * b_part * tl.exp2(b_whole - 3 * b_step)
+def _exponents(p, q, o_d, m_d):
+    """Per channel: 1/p and q, each as a pair of float32, and 0, or NaN where p is 0 or NaN."""
+    b_p = tl.load(p + o_d, mask=m_d, other=1.0)
+    b_q = tl.load(q + o_d, mask=m_d, other=0.0)
+    b_inverse = tl.where(tl.abs(b_p) == float("inf"), 0.0, 1.0 / b_p)
+    b_i, b_q_high = b_inverse.to(tl.float32), b_q.to(tl.float32)
+    b_i_low = (b_inverse - b_i.to(tl.float64)).to(tl.float32)
+    b_q_low = (b_q - b_q_high.to(tl.float64)).to(tl.float32)
+    return b_i, b_i_low, b_q_high, b_q_low, tl.where((b_p == 0) | (b_p != b_p), float("nan"), 0.0)
+
+
+@triton.jit
+def _finish(b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, n):
+    """y, M, C and dy/dp of a whole segment of n entries; T is the sum of 2^t t.
+
+    The exponent of 2 in y is log2(A) / p - q log2(n). It is carried as a pair of float32, so that no digit is lost to
+    its size, and split into a whole number and a fraction in the end.
+    """
+    b_whole, b_rest = _split(b_A)
+    n_whole, n_rest = _split(tl.maximum(n, 1).to(tl.float32))
+    b_high = b_whole * b_i
+    b_low = tl.fma(b_whole, b_i, -b_high) + b_whole * b_i_low + b_rest * b_i
+    b_size = n_whole * b_q_high
+    b_size_low = tl.fma(n_whole, b_q_high, -b_size) + n_whole * b_q_low + n_rest * b_q_high
+    b_sum = b_high - b_size
+    b_back = b_sum - b_high
+    b_lost = (b_high - (b_sum - b_back)) - (b_size + b_back)
+    b_int = tl.floor(b_sum)
+    b_fraction = (b_sum - b_int) + (b_low - b_size_low + b_lost)
+
+    b_half = tl.floor(0.5 * b_int)  # in two steps: they overflow only if the result does
+    b_power, b_first, b_second = _exp2(b_fraction), _exp2(b_half), _exp2(b_int - b_half)
+    b_over_A = 1.0 / b_A
+    b_y = b_M * b_power * b_first * b_second
+    b_C = b_power * b_first * b_second * b_over_A
+    b_tilt = b_T * b_over_A * b_i - (b_high + b_low)
+    b_slope = tl.where((b_i == 0) | (b_tilt == 0), 0.0, b_y * b_i * (b_tilt * LN2))
+
+    b_dead = b_A == 0
+    b_zero = b_dead | (b_M == 0)
+    b_nan = tl.where(b_A != b_A, b_A, tl.where(n > 0, b_nan, 0.0))
+    b_y = tl.where(b_zero, 0.0, b_y) + b_nan
+    b_C = tl.where(b_dead, 0.0, b_C) + b_nan
+    b_slope = tl.where(b_zero, 0.0, b_slope) + b_nan
+    return b_y, tl.where(b_dead, 0.0, b_M), b_C, b_slope
 
 
 @triton.jit
@@ -140,51 +186,58 @@ def partition_kernel(ptr, starts, S, E, chunks, CHUNK: tl.constexpr, STEPS: tl.c
 
 @triton.jit
 def _reduce_range(
-    x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_pe, eps, RELU: tl.constexpr, BR: tl.constexpr,
-    BD: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr, HAS_EID: tl.constexpr,
+    x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU: tl.constexpr,
+    DENORMAL: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
+    HAS_EID: tl.constexpr,
 ):  # fmt: skip
-    """Key of the extreme (u or -u), A and T = sum e l of the entries from start to stop."""
-    b_positive = b_p > 0
+    """sign * M, A and T = sum 2^t t of the entries from start to stop. A row not kept has the u that vanishes."""
     b_key = tl.full([BD], float("-inf"), tl.float32)
     b_A = tl.zeros([BD], tl.float32)
     b_T = tl.zeros([BD], tl.float32)
     for k in range(start, stop, BR):
-        b_z, _, m, o_e, m_e = _load_block(x, weight, col, eid, k, stop, o_d, m_d, D, BR, HAS_COL, HAS_W, HAS_EID)
+        b_z, _, m, o_e, m_e = _rows(x, col, k, stop, o_d, m_d, D, BR, HAS_COL)
         if HAS_W:
-            b_w, _ = _load_weight(weight, eid, o_e, m_e, HAS_EID)
+            b_w, _ = _weights(weight, eid, o_e, m_e, HAS_EID)
             b_z = b_z * b_w[:, None]
         b_v = _magnitude(b_z, RELU)
-        m_kept = m & (b_positive[None, :] | ~(b_v <= eps))
-        b_u = b_v + eps
-        b_top = tl.max(tl.where(m_kept, tl.where(b_positive[None, :], b_u, -b_u), float("-inf")), axis=0)
-        b_new = tl.maximum(b_key, b_top)
-        b_M = _key_to_extreme(b_new, b_positive)
+        b_u = tl.where(m & ~(b_v <= b_removed[None, :]), b_v + eps, b_vanish[None, :])
+        b_new = tl.maximum(b_key, tl.max(b_u * b_sign[None, :], axis=0))
+        b_M = b_new * b_sign
         if k > start:
-            b_shift = _log_ratio(_key_to_extreme(b_key, b_positive), b_M)
-            b_scale = tl.exp2(b_pe * b_shift)
-            b_T = tl.where(b_A == 0, 0.0, b_scale * (b_T + b_A * b_shift))
-            b_A = tl.where(b_A == 0, 0.0, b_scale * b_A)
-        b_l = _log_ratio(b_u, b_M[None, :])
-        b_e = tl.where(m_kept, tl.exp2(b_pe[None, :] * b_l), 0.0)
+            b_shift = _exponent(b_p, _log_ratio(b_key * b_sign, b_M, DENORMAL))
+            b_scale = _exp2(b_shift)
+            b_T = b_scale * (b_T + b_A * b_shift)
+            b_A = b_scale * b_A
+        b_t = _exponent(b_p[None, :], _log_ratio(b_u, b_M[None, :], DENORMAL))
+        b_e = _exp2(b_t)
         b_A += tl.sum(b_e, axis=0)
-        b_T += tl.sum(tl.where(b_e == 0, 0.0, b_e * b_l), axis=0)
+        b_T += tl.sum(b_e * b_t, axis=0)
         b_key = b_new
+    # Infinite rows and rows that were removed look the same for p < 0: count the former where nothing else is there.
+    if tl.max(((b_key == float("-inf")) & m_d).to(tl.int32), axis=0) > 0:
+        b_count = tl.zeros([BD], tl.float32)
+        for k in range(start, stop, BR):
+            b_z, _, m, o_e, m_e = _rows(x, col, k, stop, o_d, m_d, D, BR, HAS_COL)
+            if HAS_W:
+                b_w, _ = _weights(weight, eid, o_e, m_e, HAS_EID)
+                b_z = b_z * b_w[:, None]
+            b_count += tl.sum((m & (_magnitude(b_z, RELU) == float("inf"))).to(tl.float32), axis=0)
+        b_A = tl.where((b_key == float("-inf")) & (b_A == b_A), b_count, b_A)
+        b_T = tl.where(b_key == float("-inf"), 0.0, b_T)
     return b_key, b_A, b_T
 
 
 @triton.jit
 def pool_fwd_kernel(
     x, weight, ptr, col, eid, p, q, starts, y, extreme, scale, slope, parts, eps, S, E, D, CHUNK: tl.constexpr,
-    RELU: tl.constexpr, STATS: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr, HAS_EID: tl.constexpr,
-    BR: tl.constexpr, BD: tl.constexpr,
+    RELU: tl.constexpr, DENORMAL: tl.constexpr, STATS: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
+    HAS_EID: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
-    b_p64 = tl.load(p + o_d, mask=m_d, other=1.0)
-    b_q = tl.load(q + o_d, mask=m_d, other=0.0)
-    b_p = b_p64.to(tl.float32)
-    b_pe = tl.minimum(tl.maximum(b_p, -HUGE), HUGE)
+    b_p, b_sign, b_removed, b_vanish = _channels(p, o_d, m_d, eps)
+    b_i, b_i_low, b_q, b_q_low, b_nan = _exponents(p, q, o_d, m_d)
 
     first = tl.load(starts + i_chunk)
     last = tl.load(starts + i_chunk + 1)
@@ -197,10 +250,11 @@ def pool_fwd_kernel(
         if s < last:
             stop = tl.load(ptr + s + 1)
         b_key, b_A, b_T = _reduce_range(
-            x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_pe, eps, RELU, BR, BD, HAS_COL, HAS_W, HAS_EID
-        )
+            x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU, DENORMAL, BR, BD,
+            HAS_COL, HAS_W, HAS_EID,
+        )  # fmt: skip
         if (s < last) & (begin == e):
-            b_y, b_M, b_C, b_slope = _finish(b_key, b_A, b_T, b_p, b_pe, b_q, stop - begin)
+            b_y, b_M, b_C, b_slope = _finish(b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, stop - begin)
             o_out = s * D + o_d
             tl.store(y + o_out, b_y, mask=m_d)
             if STATS:
@@ -218,8 +272,8 @@ def pool_fwd_kernel(
 
 @triton.jit
 def merge_fwd_kernel(
-    ptr, p, q, starts, y, extreme, scale, slope, parts, S, E, D, CHUNK: tl.constexpr, STATS: tl.constexpr,
-    BR: tl.constexpr, BD: tl.constexpr,
+    ptr, p, q, starts, y, extreme, scale, slope, parts, S, E, D, CHUNK: tl.constexpr, DENORMAL: tl.constexpr,
+    STATS: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """Complete the segment that ends in chunk i but began before it: its parts are slots 1 before i and slot 0 of i."""
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
@@ -230,10 +284,8 @@ def merge_fwd_kernel(
     if (last > first) & (begin < e):
         o_d = i_block * BD + tl.arange(0, BD)
         m_d = o_d < D
-        b_p = tl.load(p + o_d, mask=m_d, other=1.0).to(tl.float32)
-        b_q = tl.load(q + o_d, mask=m_d, other=0.0)
-        b_pe = tl.minimum(tl.maximum(b_p, -HUGE), HUGE)
-        b_positive = b_p > 0
+        b_p, b_sign, _, _ = _channels(p, o_d, m_d, 0.0)
+        b_i, b_i_low, b_q, b_q_low, b_nan = _exponents(p, q, o_d, m_d)
         b_key = tl.full([BD], float("-inf"), tl.float32)
         b_A = tl.zeros([BD], tl.float32)
         b_T = tl.zeros([BD], tl.float32)
@@ -247,19 +299,18 @@ def merge_fwd_kernel(
             b_As = tl.load(parts + o_part + D, mask=m, other=0.0)
             b_Ts = tl.load(parts + o_part + 2 * D, mask=m, other=0.0)
             b_new = tl.maximum(b_key, tl.max(b_keys, axis=0))
-            b_M = _key_to_extreme(b_new, b_positive)
-            b_shift = _log_ratio(_key_to_extreme(b_key, b_positive), b_M)
-            b_scale = tl.exp2(b_pe * b_shift)
+            b_M = b_new * b_sign
+            b_shift = _exponent(b_p, _log_ratio(b_key * b_sign, b_M, DENORMAL))
+            b_scale = _exp2(b_shift)
             b_T = tl.where(b_A == 0, 0.0, b_scale * (b_T + b_A * b_shift))
             b_A = tl.where(b_A == 0, 0.0, b_scale * b_A)
-            b_l = _log_ratio(_key_to_extreme(b_keys, b_positive[None, :]), b_M[None, :])
-            b_e = tl.exp2(b_pe[None, :] * b_l)
-            m_none = (b_As == 0) | (b_e == 0)
-            b_T += tl.sum(tl.where(m_none, 0.0, b_e * (b_Ts + b_As * b_l)), axis=0)
-            b_A += tl.sum(tl.where(m_none, 0.0, b_e * b_As), axis=0)
+            b_t = _exponent(b_p[None, :], _log_ratio(b_keys * b_sign[None, :], b_M[None, :], DENORMAL))
+            b_e = _exp2(b_t)
+            b_T += tl.sum(tl.where(b_As == 0, 0.0, b_e * (b_Ts + b_As * b_t)), axis=0)
+            b_A += tl.sum(tl.where(b_As == 0, 0.0, b_e * b_As), axis=0)
             b_key = b_new
         n = tl.load(ptr + first + 1) - begin
-        b_y, b_M, b_C, b_slope = _finish(b_key, b_A, b_T, b_p, b_pe, b_q, n)
+        b_y, b_M, b_C, b_slope = _finish(b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, n)
         o_out = first * D + o_d
         tl.store(y + o_out, b_y, mask=m_d)
         if STATS:
@@ -269,30 +320,44 @@ def merge_fwd_kernel(
 
 
 @triton.jit
-def _slope_of(b_z, b_v, b_M, b_g, b_p, b_pe, eps, RELU: tl.constexpr):
-    """dL/dz of entries whose segments have extreme M and g = grad * C."""
+def _slopes(p, o_d, m_d, eps):
+    """Per channel: p - 1 within reach of float32, and the largest v without a slope (0, or removed)."""
+    b_p = tl.load(p + o_d, mask=m_d, other=1.0)
+    b_power = tl.minimum(tl.maximum(b_p - 1.0, -HUGE), HUGE).to(tl.float32)
+    return tl.where(b_p == 0, float("nan"), b_power), tl.where(b_p < 0, eps, 0.0)
+
+
+@triton.jit
+def _slope_of(b_z, b_M, b_g, b_power, b_still, eps, RELU: tl.constexpr, DENORMAL: tl.constexpr):
+    """dL/dz of entries whose segments have extreme M and g = grad * C: g sign(z) 2^((p - 1) l)."""
+    b_v = _magnitude(b_z, RELU)
     b_u = b_v + eps
-    b_l = _log_ratio(b_u, b_M)
-    b_d = b_g * tl.exp2((b_pe - 1.0) * b_l)
-    if RELU:
-        m_still = b_z <= 0
-    else:
-        m_still = b_z == 0
+    if DENORMAL:
+        b_l = _log_ratio(b_u, b_M, DENORMAL)
+    else:  # p - 1 multiplies the error of the ratio: one step of correction makes it the nearest float
+        b_inverse = 1.0 / b_M
+        b_r = b_u * b_inverse
+        b_nearest = tl.fma(tl.fma(-b_M, b_r, b_u), b_inverse, b_r)
+        b_r = tl.where(b_nearest == b_nearest, b_nearest, b_r)  # NaN where something is infinite
+        b_l = _log2(tl.where(b_u == b_M, 1.0, b_r))
+    b_l = tl.maximum(b_l, -HUGE, propagate_nan=tl.PropagateNan.ALL)
+    b_d = b_g * _exp2(b_power * b_l)
+    if not RELU:
         b_d = tl.where(b_z < 0, -b_d, b_d)
-    return tl.where(m_still | ((b_p <= 0) & (b_v <= eps)), 0.0, b_d)
+    return tl.where(b_v <= b_still, 0.0, b_d)
 
 
 @triton.jit
 def pool_bwd_kernel(
     grad, x, ptr, col, p, starts, y, extreme, scale, slope, grad_x, sums, eps, S, E, D, CHUNK: tl.constexpr,
-    RELU: tl.constexpr, HAS_COL: tl.constexpr, NEED_X: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
+    RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_COL: tl.constexpr, NEED_X: tl.constexpr, BR: tl.constexpr,
+    BD: tl.constexpr,
 ):  # fmt: skip
     """Segments: every entry writes its own row of grad_x. sums (chunks, 2, D) collects dL/dp and dL/dq."""
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
-    b_p = tl.load(p + o_d, mask=m_d, other=1.0).to(tl.float32)
-    b_pe = tl.minimum(tl.maximum(b_p, -HUGE), HUGE)
+    b_power, b_still = _slopes(p, o_d, m_d, eps)
     b_dp = tl.zeros([BD], tl.float32)
     b_dq = tl.zeros([BD], tl.float32)
 
@@ -317,9 +382,10 @@ def pool_bwd_kernel(
             b_M = tl.load(extreme + o_s, mask=m_s, other=1.0)
             b_g = b_grad * tl.load(scale + o_s, mask=m_s, other=0.0)
             for k in range(e, stop, BR):
-                b_z, o_x, m, _, _ = _load_block(x, x, col, col, k, stop, o_d, m_d, D, BR, HAS_COL, False, False)
-                b_v = _magnitude(b_z, RELU)
-                b_d = _slope_of(b_z, b_v, b_M[None, :], b_g[None, :], b_p[None, :], b_pe[None, :], eps, RELU)
+                b_z, o_x, m, _, _ = _rows(x, col, k, stop, o_d, m_d, D, BR, HAS_COL)
+                b_d = _slope_of(
+                    b_z, b_M[None, :], b_g[None, :], b_power[None, :], b_still[None, :], eps, RELU, DENORMAL
+                )
                 tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
         e = stop
         begin = stop
@@ -360,15 +426,14 @@ def pack_kernel(
 @triton.jit
 def sources_bwd_kernel(
     x, weight, ptr, row, eid, p, starts, pack, grad_x, grad_weight, parts, eps, S, E, D, CHUNK: tl.constexpr,
-    RELU: tl.constexpr, HAS_W: tl.constexpr, HAS_EID: tl.constexpr, NEED_X: tl.constexpr, NEED_W: tl.constexpr,
-    BR: tl.constexpr, BD: tl.constexpr,
+    RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_W: tl.constexpr, HAS_EID: tl.constexpr, NEED_X: tl.constexpr,
+    NEED_W: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """Neighbours, by source: ptr, row and eid are the transposed lists, S the number of sources."""
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
-    b_p = tl.load(p + o_d, mask=m_d, other=1.0).to(tl.float32)
-    b_pe = tl.minimum(tl.maximum(b_p, -HUGE), HUGE)
+    b_power, b_still = _slopes(p, o_d, m_d, eps)
 
     first = tl.load(starts + i_chunk)
     last = tl.load(starts + i_chunk + 1)
@@ -392,10 +457,10 @@ def sources_bwd_kernel(
             b_g = tl.load(pack + o_pack + D, mask=m, other=0.0)
             b_z = tl.zeros([BR, BD], tl.float32) + b_x[None, :]
             if HAS_W:
-                b_w, o_w = _load_weight(weight, eid, o_e, m_e, HAS_EID)
+                b_w, o_w = _weights(weight, eid, o_e, m_e, HAS_EID)
                 b_z = b_z * b_w[:, None]
-            b_v = _magnitude(b_z, RELU)
-            b_dz = tl.where(m, _slope_of(b_z, b_v, b_M, b_g, b_p[None, :], b_pe[None, :], eps, RELU), 0.0)
+            b_dz = _slope_of(b_z, b_M, b_g, b_power[None, :], b_still[None, :], eps, RELU, DENORMAL)
+            b_dz = tl.where(m, b_dz, 0.0)
             if NEED_W:
                 b_dw = tl.sum(tl.where(b_dz == 0, 0.0, b_dz * b_x[None, :]), axis=1)
                 tl.store(grad_weight + i_block * E + o_w, b_dw, mask=m_e)
