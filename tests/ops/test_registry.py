@@ -47,7 +47,7 @@ def test_a_missing_package_falls_back_with_one_warning(monkeypatch):
         r"the 'fast' kernels cannot be used: no_such_package is not installed \(pip install no_such_package\)\. "
         r"The slower reference takes over; set GNPOOL_BACKEND=reference to choose it without this warning"
     )
-    x = torch.tensor([[3.0], [4.0]])
+    x = torch.tensor([[3.0], [4.0]], device="cpu")
     with pytest.warns(RuntimeWarning, match=message):
         assert norm_pool(x, p=2, eps=0.0).item() == 5.0
     with warnings.catch_warnings():

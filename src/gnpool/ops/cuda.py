@@ -20,6 +20,8 @@ build_csr = reference.build_csr
 
 #: A tolerance from here on keeps every u, and 1/u, a normal number.
 SAFE = 1e-30
+#: Programs that fill a large device several times over.
+PROGRAMS = 16_384
 
 
 class Blocks(NamedTuple):
@@ -31,20 +33,26 @@ class Blocks(NamedTuple):
     warps: int
 
 
-def forward_blocks(D: int, gathered: bool) -> Blocks:
-    """The cut of the forward kernel."""
+def forward_blocks(D: int, steps: int, gathered: bool) -> Blocks:
+    """The cut of the forward kernel, as measured on an H200."""
     channels = _channels(D)
-    return Blocks(256, max(4, min(64, (512 if gathered else 1024) // channels)), channels, 1)
+    return Blocks(_chunk(D, steps, channels), max(4, min(64, (512 if gathered else 1024) // channels)), channels, 1)
 
 
-def backward_blocks(D: int, gathered: bool) -> Blocks:
-    """The cut of the backward kernels."""
+def backward_blocks(D: int, steps: int, gathered: bool) -> Blocks:
+    """The cut of the backward kernels, as measured on an H200."""
     channels = _channels(D)
-    return Blocks(256, max(4, min(64, 512 // channels)), channels, 1)
+    return Blocks(_chunk(D, steps, channels), max(2, min(64, (128 if gathered else 512) // channels)), channels, 1)
 
 
 def _channels(D: int) -> int:
     return max(16, min(128, triton.next_power_of_2(D)))
+
+
+def _chunk(D: int, steps: int, channels: int) -> int:
+    """Long chunks cost less, but there should be enough of them to fill a large device several times."""
+    wanted = steps * triton.cdiv(D, channels) // PROGRAMS
+    return max(32, min(256, triton.next_power_of_2(max(1, wanted))))
 
 
 def pool_fwd(
@@ -68,7 +76,7 @@ def pool_fwd(
         return outputs
     x, ptr, p, q = x.contiguous(), ptr.contiguous(), p.contiguous(), q.contiguous()
     weight, col, eid = _lists(weight, col, eid)
-    blocks = forward_blocks(D, col is not None)
+    blocks = forward_blocks(D, S + E, col is not None)
     with _on(x):
         starts, chunks = _partition(ptr, S, E, blocks.chunk)
         grid = (chunks, triton.cdiv(D, blocks.channels))
@@ -118,7 +126,7 @@ def pool_bwd(
         zero = p.new_zeros(D)
         return grad_x.zero_(), grad_weight.new_zeros(E if need_weight else 0), zero, zero.clone()
     grad, x, ptr, p = grad.contiguous(), x.contiguous(), ptr.contiguous(), p.contiguous()
-    blocks = backward_blocks(D, t_ptr is not None)
+    blocks = backward_blocks(D, (S if t_ptr is None else N) + E, t_ptr is not None)
     columns = triton.cdiv(D, blocks.channels)
     common = {"CHUNK": blocks.chunk, "BD": blocks.channels}
     flags = {"RELU": relu, "DENORMAL": eps < SAFE, "NEED_X": need_x, "BR": blocks.rows, "num_warps": blocks.warps}

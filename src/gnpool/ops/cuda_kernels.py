@@ -22,6 +22,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 HUGE = tl.constexpr(1e30)  # in place of infinity: times an exact 0 it is still 0
 NEGLIGIBLE = tl.constexpr(-200.0)  # 2 to this is 0 in float32
 LN2 = tl.constexpr(0.6931471805599453)
+SHARP = tl.constexpr(16.0)  # exponents from here on need a better logarithm than that of the hardware
 
 # One instruction each; tl.log2 is a routine of twenty, and tl.exp2 takes care of denormal results that nobody sees.
 if INTERPRETED:
@@ -38,6 +39,10 @@ if INTERPRETED:
     def _exp2(x):
         return tl.exp2(x)
 
+    @triton.jit
+    def _reciprocal(x):
+        return 1.0 / x
+
 else:
 
     @triton.jit
@@ -51,6 +56,10 @@ else:
     @triton.jit
     def _exp2(x):
         return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
+
+    @triton.jit
+    def _reciprocal(x):
+        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
 
 
 @triton.jit
@@ -73,16 +82,28 @@ def _channels(p, o_d, m_d, eps):
 
 
 @triton.jit
-def _log_ratio(b_u, b_M, DENORMAL: tl.constexpr):
+def _log_ratio(b_u, b_M, sharp, DENORMAL: tl.constexpr):
     """log2(u / M), exactly 0 at a tie; infinite where the ratio is 0 or infinite.
 
+    An exponent multiplies its error. Where one is large (``sharp``), it is 2 atanh(s) / ln 2 by a series near the
+    extreme, which is where it counts then.
     DENORMAL: u and M may be so small that 1/M overflows (only without a tolerance): both are scaled up.
     """
     if DENORMAL:
         b_scale = tl.where(b_M < 1e-30, 1.8446744e19, 1.0)
-        b_l = _log2_denormal((b_u * b_scale) * (1.0 / (b_M * b_scale)))
+        b_u = b_u * b_scale
+        b_M = b_M * b_scale
+        b_inverse = 1.0 / b_M
+        b_l = _log2_denormal(b_u * b_inverse)
     else:
-        b_l = _log2(b_u * (1.0 / b_M))
+        b_inverse = 1.0 / b_M
+        b_l = _log2(b_u * b_inverse)
+    if sharp:
+        b_off = (b_u - b_M) * b_inverse
+        b_s = b_off * _reciprocal(b_off + 2.0)
+        b_square = b_s * b_s
+        b_series = tl.fma(tl.fma(tl.fma(0.43922424, b_square, 0.5763882), b_square, 0.9618023), b_square, 2.88539)
+        b_l = tl.where(tl.abs(b_off) < 0.375, b_s * b_series, b_l)
     return tl.where(b_u == b_M, 0.0, b_l)
 
 
@@ -93,13 +114,19 @@ def _exponent(b_p, b_l):
 
 
 @triton.jit
-def _rows(x, col, k, stop, o_d, m_d, D, BR: tl.constexpr, HAS_COL: tl.constexpr):
+def _indices(col, k, stop, BR: tl.constexpr, HAS_COL: tl.constexpr):
+    """The rows of the BR entries from k on."""
+    o_e = k + tl.arange(0, BR)
+    if HAS_COL:
+        o_e = tl.load(col + o_e, mask=o_e < stop, other=0)
+    return o_e
+
+
+@triton.jit
+def _rows(x, o_row, k, stop, o_d, m_d, D, BR: tl.constexpr):
     """BR entries from k on as float32, their offsets in x and mask, and the same of the entries alone."""
     o_e = k + tl.arange(0, BR)
     m_e = o_e < stop
-    o_row = o_e
-    if HAS_COL:
-        o_row = tl.load(col + o_e, mask=m_e, other=0)
     m = m_e[:, None] & m_d[None, :]
     o_x = o_row.to(tl.int64)[:, None] * D + o_d[None, :]
     return tl.load(x + o_x, mask=m, other=0.0).to(tl.float32), o_x, m, o_e, m_e
@@ -153,7 +180,7 @@ def _finish(b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, n):
 
     b_half = tl.floor(0.5 * b_int)  # in two steps: they overflow only if the result does
     b_power, b_first, b_second = _exp2(b_fraction), _exp2(b_half), _exp2(b_int - b_half)
-    b_over_A = 1.0 / b_A
+    b_over_A = _reciprocal(b_A)
     b_y = b_M * b_power * b_first * b_second
     b_C = b_power * b_first * b_second * b_over_A
     b_tilt = b_T * b_over_A * b_i - (b_high + b_low)
@@ -186,7 +213,7 @@ def partition_kernel(ptr, starts, S, E, chunks, CHUNK: tl.constexpr, STEPS: tl.c
 
 @triton.jit
 def _reduce_range(
-    x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU: tl.constexpr,
+    x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, sharp, eps, RELU: tl.constexpr,
     DENORMAL: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
     HAS_EID: tl.constexpr,
 ):  # fmt: skip
@@ -194,8 +221,10 @@ def _reduce_range(
     b_key = tl.full([BD], float("-inf"), tl.float32)
     b_A = tl.zeros([BD], tl.float32)
     b_T = tl.zeros([BD], tl.float32)
+    o_row = _indices(col, start, stop, BR, HAS_COL)
     for k in range(start, stop, BR):
-        b_z, _, m, o_e, m_e = _rows(x, col, k, stop, o_d, m_d, D, BR, HAS_COL)
+        b_z, _, m, o_e, m_e = _rows(x, o_row, k, stop, o_d, m_d, D, BR)
+        o_row = _indices(col, k + BR, stop, BR, HAS_COL)  # under way while this block is reduced
         if HAS_W:
             b_w, _ = _weights(weight, eid, o_e, m_e, HAS_EID)
             b_z = b_z * b_w[:, None]
@@ -204,11 +233,11 @@ def _reduce_range(
         b_new = tl.maximum(b_key, tl.max(b_u * b_sign[None, :], axis=0))
         b_M = b_new * b_sign
         if k > start:
-            b_shift = _exponent(b_p, _log_ratio(b_key * b_sign, b_M, DENORMAL))
+            b_shift = _exponent(b_p, _log_ratio(b_key * b_sign, b_M, sharp, DENORMAL))
             b_scale = _exp2(b_shift)
             b_T = b_scale * (b_T + b_A * b_shift)
             b_A = b_scale * b_A
-        b_t = _exponent(b_p[None, :], _log_ratio(b_u, b_M[None, :], DENORMAL))
+        b_t = _exponent(b_p[None, :], _log_ratio(b_u, b_M[None, :], sharp, DENORMAL))
         b_e = _exp2(b_t)
         b_A += tl.sum(b_e, axis=0)
         b_T += tl.sum(b_e * b_t, axis=0)
@@ -217,7 +246,8 @@ def _reduce_range(
     if tl.max(((b_key == float("-inf")) & m_d).to(tl.int32), axis=0) > 0:
         b_count = tl.zeros([BD], tl.float32)
         for k in range(start, stop, BR):
-            b_z, _, m, o_e, m_e = _rows(x, col, k, stop, o_d, m_d, D, BR, HAS_COL)
+            o_row = _indices(col, k, stop, BR, HAS_COL)
+            b_z, _, m, o_e, m_e = _rows(x, o_row, k, stop, o_d, m_d, D, BR)
             if HAS_W:
                 b_w, _ = _weights(weight, eid, o_e, m_e, HAS_EID)
                 b_z = b_z * b_w[:, None]
@@ -237,6 +267,7 @@ def pool_fwd_kernel(
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
     b_p, b_sign, b_removed, b_vanish = _channels(p, o_d, m_d, eps)
+    sharp = tl.max(tl.abs(b_p), axis=0) >= SHARP
     b_i, b_i_low, b_q, b_q_low, b_nan = _exponents(p, q, o_d, m_d)
 
     first = tl.load(starts + i_chunk)
@@ -250,8 +281,8 @@ def pool_fwd_kernel(
         if s < last:
             stop = tl.load(ptr + s + 1)
         b_key, b_A, b_T = _reduce_range(
-            x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU, DENORMAL, BR, BD,
-            HAS_COL, HAS_W, HAS_EID,
+            x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, sharp, eps, RELU, DENORMAL, BR,
+            BD, HAS_COL, HAS_W, HAS_EID,
         )  # fmt: skip
         if (s < last) & (begin == e):
             b_y, b_M, b_C, b_slope = _finish(b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, stop - begin)
@@ -285,6 +316,7 @@ def merge_fwd_kernel(
         o_d = i_block * BD + tl.arange(0, BD)
         m_d = o_d < D
         b_p, b_sign, _, _ = _channels(p, o_d, m_d, 0.0)
+        sharp = tl.max(tl.abs(b_p), axis=0) >= SHARP
         b_i, b_i_low, b_q, b_q_low, b_nan = _exponents(p, q, o_d, m_d)
         b_key = tl.full([BD], float("-inf"), tl.float32)
         b_A = tl.zeros([BD], tl.float32)
@@ -300,11 +332,11 @@ def merge_fwd_kernel(
             b_Ts = tl.load(parts + o_part + 2 * D, mask=m, other=0.0)
             b_new = tl.maximum(b_key, tl.max(b_keys, axis=0))
             b_M = b_new * b_sign
-            b_shift = _exponent(b_p, _log_ratio(b_key * b_sign, b_M, DENORMAL))
+            b_shift = _exponent(b_p, _log_ratio(b_key * b_sign, b_M, sharp, DENORMAL))
             b_scale = _exp2(b_shift)
             b_T = tl.where(b_A == 0, 0.0, b_scale * (b_T + b_A * b_shift))
             b_A = tl.where(b_A == 0, 0.0, b_scale * b_A)
-            b_t = _exponent(b_p[None, :], _log_ratio(b_keys * b_sign[None, :], b_M[None, :], DENORMAL))
+            b_t = _exponent(b_p[None, :], _log_ratio(b_keys * b_sign[None, :], b_M[None, :], sharp, DENORMAL))
             b_e = _exp2(b_t)
             b_T += tl.sum(tl.where(b_As == 0, 0.0, b_e * (b_Ts + b_As * b_t)), axis=0)
             b_A += tl.sum(tl.where(b_As == 0, 0.0, b_e * b_As), axis=0)
@@ -328,19 +360,11 @@ def _slopes(p, o_d, m_d, eps):
 
 
 @triton.jit
-def _slope_of(b_z, b_M, b_g, b_power, b_still, eps, RELU: tl.constexpr, DENORMAL: tl.constexpr):
+def _slope_of(b_z, b_M, b_g, b_power, b_still, sharp, eps, RELU: tl.constexpr, DENORMAL: tl.constexpr):
     """dL/dz of entries whose segments have extreme M and g = grad * C: g sign(z) 2^((p - 1) l)."""
     b_v = _magnitude(b_z, RELU)
     b_u = b_v + eps
-    if DENORMAL:
-        b_l = _log_ratio(b_u, b_M, DENORMAL)
-    else:  # p - 1 multiplies the error of the ratio: one step of correction makes it the nearest float
-        b_inverse = 1.0 / b_M
-        b_r = b_u * b_inverse
-        b_nearest = tl.fma(tl.fma(-b_M, b_r, b_u), b_inverse, b_r)
-        b_r = tl.where(b_nearest == b_nearest, b_nearest, b_r)  # NaN where something is infinite
-        b_l = _log2(tl.where(b_u == b_M, 1.0, b_r))
-    b_l = tl.maximum(b_l, -HUGE, propagate_nan=tl.PropagateNan.ALL)
+    b_l = tl.maximum(_log_ratio(b_u, b_M, sharp, DENORMAL), -HUGE, propagate_nan=tl.PropagateNan.ALL)
     b_d = b_g * _exp2(b_power * b_l)
     if not RELU:
         b_d = tl.where(b_z < 0, -b_d, b_d)
@@ -358,6 +382,7 @@ def pool_bwd_kernel(
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
     b_power, b_still = _slopes(p, o_d, m_d, eps)
+    sharp = tl.max(tl.abs(b_power), axis=0) >= SHARP
     b_dp = tl.zeros([BD], tl.float32)
     b_dq = tl.zeros([BD], tl.float32)
 
@@ -382,9 +407,10 @@ def pool_bwd_kernel(
             b_M = tl.load(extreme + o_s, mask=m_s, other=1.0)
             b_g = b_grad * tl.load(scale + o_s, mask=m_s, other=0.0)
             for k in range(e, stop, BR):
-                b_z, o_x, m, _, _ = _rows(x, col, k, stop, o_d, m_d, D, BR, HAS_COL)
+                o_row = _indices(col, k, stop, BR, HAS_COL)
+                b_z, o_x, m, _, _ = _rows(x, o_row, k, stop, o_d, m_d, D, BR)
                 b_d = _slope_of(
-                    b_z, b_M[None, :], b_g[None, :], b_power[None, :], b_still[None, :], eps, RELU, DENORMAL
+                    b_z, b_M[None, :], b_g[None, :], b_power[None, :], b_still[None, :], sharp, eps, RELU, DENORMAL
                 )
                 tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
         e = stop
@@ -434,6 +460,7 @@ def sources_bwd_kernel(
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
     b_power, b_still = _slopes(p, o_d, m_d, eps)
+    sharp = tl.max(tl.abs(b_power), axis=0) >= SHARP
 
     first = tl.load(starts + i_chunk)
     last = tl.load(starts + i_chunk + 1)
@@ -448,18 +475,20 @@ def sources_bwd_kernel(
         o_s = s * D + o_d
         b_x = tl.load(x + o_s, mask=m_d & (o_s < S * D), other=0.0).to(tl.float32)
         b_sum = tl.zeros([BD], tl.float32)
+        o_row = _indices(row, e, stop, BR, True)
         for k in range(e, stop, BR):
             o_e = k + tl.arange(0, BR)
             m_e = o_e < stop
             m = m_e[:, None] & m_d[None, :]
-            o_pack = tl.load(row + o_e, mask=m_e, other=0).to(tl.int64)[:, None] * 2 * D + o_d[None, :]
+            o_pack = o_row.to(tl.int64)[:, None] * 2 * D + o_d[None, :]
             b_M = tl.load(pack + o_pack, mask=m, other=1.0)
             b_g = tl.load(pack + o_pack + D, mask=m, other=0.0)
+            o_row = _indices(row, k + BR, stop, BR, True)  # under way while this block is summed
             b_z = tl.zeros([BR, BD], tl.float32) + b_x[None, :]
             if HAS_W:
                 b_w, o_w = _weights(weight, eid, o_e, m_e, HAS_EID)
                 b_z = b_z * b_w[:, None]
-            b_dz = _slope_of(b_z, b_M, b_g, b_power[None, :], b_still[None, :], eps, RELU, DENORMAL)
+            b_dz = _slope_of(b_z, b_M, b_g, b_power[None, :], b_still[None, :], sharp, eps, RELU, DENORMAL)
             b_dz = tl.where(m, b_dz, 0.0)
             if NEED_W:
                 b_dw = tl.sum(tl.where(b_dz == 0, 0.0, b_dz * b_x[None, :]), axis=1)
