@@ -22,7 +22,6 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 HUGE = tl.constexpr(1e30)  # in place of infinity: times an exact 0 it is still 0
 NEGLIGIBLE = tl.constexpr(-200.0)  # 2 to this is 0 in float32
 LN2 = tl.constexpr(0.6931471805599453)
-SHARP = tl.constexpr(16.0)  # exponents from here on need a better logarithm than that of the hardware
 
 # One instruction each; tl.log2 is a routine of twenty, and tl.exp2 takes care of denormal results that nobody sees.
 if INTERPRETED:
@@ -82,11 +81,10 @@ def _channels(p, o_d, m_d, eps):
 
 
 @triton.jit
-def _log_ratio(b_u, b_M, sharp, DENORMAL: tl.constexpr):
+def _log_ratio(b_u, b_M, DENORMAL: tl.constexpr):
     """log2(u / M), exactly 0 at a tie; infinite where the ratio is 0 or infinite.
 
-    An exponent multiplies its error. Where one is large (``sharp``), it is 2 atanh(s) / ln 2 by a series near the
-    extreme, which is where it counts then.
+    A large exponent multiplies its error, which counts near the extreme: there it is 2 atanh(s) / ln 2 by a series.
     DENORMAL: u and M may be so small that 1/M overflows (only without a tolerance): both are scaled up.
     """
     if DENORMAL:
@@ -98,12 +96,11 @@ def _log_ratio(b_u, b_M, sharp, DENORMAL: tl.constexpr):
     else:
         b_inverse = 1.0 / b_M
         b_l = _log2(b_u * b_inverse)
-    if sharp:
-        b_off = (b_u - b_M) * b_inverse
-        b_s = b_off * _reciprocal(b_off + 2.0)
-        b_square = b_s * b_s
-        b_series = tl.fma(tl.fma(tl.fma(0.43922424, b_square, 0.5763882), b_square, 0.9618023), b_square, 2.88539)
-        b_l = tl.where(tl.abs(b_off) < 0.375, b_s * b_series, b_l)
+    b_off = (b_u - b_M) * b_inverse
+    b_s = b_off * _reciprocal(b_off + 2.0)
+    b_square = b_s * b_s
+    b_series = tl.fma(tl.fma(tl.fma(0.43922424, b_square, 0.5763882), b_square, 0.9618023), b_square, 2.88539)
+    b_l = tl.where(tl.abs(b_off) < 0.375, b_s * b_series, b_l)
     return tl.where(b_u == b_M, 0.0, b_l)
 
 
@@ -213,9 +210,9 @@ def partition_kernel(ptr, starts, S, E, chunks, CHUNK: tl.constexpr, STEPS: tl.c
 
 @triton.jit
 def _reduce_range(
-    x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, sharp, eps, RELU: tl.constexpr,
-    DENORMAL: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
-    HAS_EID: tl.constexpr,
+    x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU: tl.constexpr,
+    DENORMAL: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr,
+    HAS_W: tl.constexpr, HAS_EID: tl.constexpr,
 ):  # fmt: skip
     """sign * M, A and T = sum 2^t t of the entries from start to stop. A row not kept has the u that vanishes."""
     b_key = tl.full([BD], float("-inf"), tl.float32)
@@ -233,11 +230,11 @@ def _reduce_range(
         b_new = tl.maximum(b_key, tl.max(b_u * b_sign[None, :], axis=0))
         b_M = b_new * b_sign
         if k > start:
-            b_shift = _exponent(b_p, _log_ratio(b_key * b_sign, b_M, sharp, DENORMAL))
+            b_shift = _exponent(b_p, _log_ratio(b_key * b_sign, b_M, DENORMAL))
             b_scale = _exp2(b_shift)
             b_T = b_scale * (b_T + b_A * b_shift)
             b_A = b_scale * b_A
-        b_t = _exponent(b_p[None, :], _log_ratio(b_u, b_M[None, :], sharp, DENORMAL))
+        b_t = _exponent(b_p[None, :], _log_ratio(b_u, b_M[None, :], DENORMAL))
         b_e = _exp2(b_t)
         b_A += tl.sum(b_e, axis=0)
         b_T += tl.sum(b_e * b_t, axis=0)
@@ -267,7 +264,6 @@ def pool_fwd_kernel(
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
     b_p, b_sign, b_removed, b_vanish = _channels(p, o_d, m_d, eps)
-    sharp = tl.max(tl.abs(b_p), axis=0) >= SHARP
     b_i, b_i_low, b_q, b_q_low, b_nan = _exponents(p, q, o_d, m_d)
 
     first = tl.load(starts + i_chunk)
@@ -281,8 +277,8 @@ def pool_fwd_kernel(
         if s < last:
             stop = tl.load(ptr + s + 1)
         b_key, b_A, b_T = _reduce_range(
-            x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, sharp, eps, RELU, DENORMAL, BR,
-            BD, HAS_COL, HAS_W, HAS_EID,
+            x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU, DENORMAL, BR, BD,
+            HAS_COL, HAS_W, HAS_EID,
         )  # fmt: skip
         if (s < last) & (begin == e):
             b_y, b_M, b_C, b_slope = _finish(b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, stop - begin)
@@ -316,7 +312,6 @@ def merge_fwd_kernel(
         o_d = i_block * BD + tl.arange(0, BD)
         m_d = o_d < D
         b_p, b_sign, _, _ = _channels(p, o_d, m_d, 0.0)
-        sharp = tl.max(tl.abs(b_p), axis=0) >= SHARP
         b_i, b_i_low, b_q, b_q_low, b_nan = _exponents(p, q, o_d, m_d)
         b_key = tl.full([BD], float("-inf"), tl.float32)
         b_A = tl.zeros([BD], tl.float32)
@@ -332,11 +327,11 @@ def merge_fwd_kernel(
             b_Ts = tl.load(parts + o_part + 2 * D, mask=m, other=0.0)
             b_new = tl.maximum(b_key, tl.max(b_keys, axis=0))
             b_M = b_new * b_sign
-            b_shift = _exponent(b_p, _log_ratio(b_key * b_sign, b_M, sharp, DENORMAL))
+            b_shift = _exponent(b_p, _log_ratio(b_key * b_sign, b_M, DENORMAL))
             b_scale = _exp2(b_shift)
             b_T = tl.where(b_A == 0, 0.0, b_scale * (b_T + b_A * b_shift))
             b_A = tl.where(b_A == 0, 0.0, b_scale * b_A)
-            b_t = _exponent(b_p[None, :], _log_ratio(b_keys * b_sign[None, :], b_M[None, :], sharp, DENORMAL))
+            b_t = _exponent(b_p[None, :], _log_ratio(b_keys * b_sign[None, :], b_M[None, :], DENORMAL))
             b_e = _exp2(b_t)
             b_T += tl.sum(tl.where(b_As == 0, 0.0, b_e * (b_Ts + b_As * b_t)), axis=0)
             b_A += tl.sum(tl.where(b_As == 0, 0.0, b_e * b_As), axis=0)
@@ -360,11 +355,11 @@ def _slopes(p, o_d, m_d, eps):
 
 
 @triton.jit
-def _slope_of(b_z, b_M, b_g, b_power, b_still, sharp, eps, RELU: tl.constexpr, DENORMAL: tl.constexpr):
+def _slope_of(b_z, b_M, b_g, b_power, b_still, eps, RELU: tl.constexpr, DENORMAL: tl.constexpr):
     """dL/dz of entries whose segments have extreme M and g = grad * C: g sign(z) 2^((p - 1) l)."""
     b_v = _magnitude(b_z, RELU)
     b_u = b_v + eps
-    b_l = tl.maximum(_log_ratio(b_u, b_M, sharp, DENORMAL), -HUGE, propagate_nan=tl.PropagateNan.ALL)
+    b_l = tl.maximum(_log_ratio(b_u, b_M, DENORMAL), -HUGE, propagate_nan=tl.PropagateNan.ALL)
     b_d = b_g * _exp2(b_power * b_l)
     if not RELU:
         b_d = tl.where(b_z < 0, -b_d, b_d)
@@ -382,7 +377,6 @@ def pool_bwd_kernel(
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
     b_power, b_still = _slopes(p, o_d, m_d, eps)
-    sharp = tl.max(tl.abs(b_power), axis=0) >= SHARP
     b_dp = tl.zeros([BD], tl.float32)
     b_dq = tl.zeros([BD], tl.float32)
 
@@ -410,7 +404,7 @@ def pool_bwd_kernel(
                 o_row = _indices(col, k, stop, BR, HAS_COL)
                 b_z, o_x, m, _, _ = _rows(x, o_row, k, stop, o_d, m_d, D, BR)
                 b_d = _slope_of(
-                    b_z, b_M[None, :], b_g[None, :], b_power[None, :], b_still[None, :], sharp, eps, RELU, DENORMAL
+                    b_z, b_M[None, :], b_g[None, :], b_power[None, :], b_still[None, :], eps, RELU, DENORMAL
                 )
                 tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
         e = stop
@@ -460,7 +454,6 @@ def sources_bwd_kernel(
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
     b_power, b_still = _slopes(p, o_d, m_d, eps)
-    sharp = tl.max(tl.abs(b_power), axis=0) >= SHARP
 
     first = tl.load(starts + i_chunk)
     last = tl.load(starts + i_chunk + 1)
@@ -488,7 +481,7 @@ def sources_bwd_kernel(
             if HAS_W:
                 b_w, o_w = _weights(weight, eid, o_e, m_e, HAS_EID)
                 b_z = b_z * b_w[:, None]
-            b_dz = _slope_of(b_z, b_M, b_g, b_power[None, :], b_still[None, :], sharp, eps, RELU, DENORMAL)
+            b_dz = _slope_of(b_z, b_M, b_g, b_power[None, :], b_still[None, :], eps, RELU, DENORMAL)
             b_dz = tl.where(m, b_dz, 0.0)
             if NEED_W:
                 b_dw = tl.sum(tl.where(b_dz == 0, 0.0, b_dz * b_x[None, :]), axis=1)
