@@ -10,7 +10,7 @@ Both functions take their tensors flat, a rule of torch, in the order of :class:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -69,11 +69,16 @@ class Pool(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
-        tensors, terms = ctx.saved_tensors[:N_TENSORS], ctx.saved_tensors[N_TENSORS:]
+        saved = ctx.saved_tensors  # each look at it unpacks them all
+        tensors, terms = saved[:N_TENSORS], saved[N_TENSORS:]
         need_x, need_weight, need_p, need_q = ctx.needs_input_grad[:4]
-        recorded = torch.is_grad_enabled() or torch.compiler.is_compiling() or library.in_transform()
-        gradient: Callable[..., Any] = PoolGradient.apply if recorded else PoolGradient.forward
-        grad_x, grad_weight, grad_p, grad_q = gradient(grad, *tensors, ctx.eps, ctx.relu, *terms, need_x, need_weight)
+        numbers = (ctx.eps, ctx.relu)
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or library.in_transform():
+            grads = PoolGradient.apply(grad, *tensors, *numbers, *terms, need_x, need_weight)
+        else:
+            x, weight, p, q, *lists = tensors
+            grads = library.pool_bwd(grad, x, weight, *lists, p, q, *terms, *numbers, need_x, need_weight)
+        grad_x, grad_weight, grad_p, grad_q = grads
         return (
             grad_x if need_x else None,
             grad_weight if need_weight else None,

@@ -1,6 +1,7 @@
 """The Numba backend: what the operator asks of a backend, on CPU tensors."""
 
 import ctypes
+import math
 import mmap
 import sys
 from typing import Any
@@ -24,9 +25,10 @@ _HUGE_PAGE_ADVICE = 14  # MADV_HUGEPAGE
 _madvise = getattr(ctypes.CDLL(None), "madvise", None) if sys.platform == "linux" else None
 
 
-def _large(tensor: Tensor) -> Tensor:
-    """Asks for huge pages behind a large new tensor: faults of 4 KiB pages cost more than the kernel that fills it."""
-    size = tensor.nbytes
+def _new(like: Tensor, *shape: int) -> Tensor:
+    """A new tensor; behind a large one it asks for huge pages: faults of small ones cost more than the kernels."""
+    tensor = like.new_empty(shape)
+    size = math.prod(shape) * like.itemsize
     if size >= _LARGE and _madvise is not None:
         first = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
         length = tensor.data_ptr() + size - first
@@ -35,7 +37,7 @@ def _large(tensor: Tensor) -> Tensor:
 
 
 def _dense(*tensors: Tensor | None) -> list[Any]:
-    return [tensor if tensor is None or tensor.is_contiguous() else tensor.contiguous() for tensor in tensors]
+    return [None if tensor is None else tensor.contiguous() for tensor in tensors]
 
 
 def _working(x: Tensor, *others: Tensor | None) -> list[Any]:
@@ -114,8 +116,8 @@ def pool_fwd(
     N, D = x.shape
     S = ptr.numel() - 1
     E = N if col is None else col.numel()
-    y = _large(x.new_empty((S, D)))
-    terms: tuple[Tensor, ...] = (y, *(_large(x.new_empty((S, D))) for _ in range(3))) if stats else (y,)
+    y = _new(x, S, D)
+    terms: tuple[Tensor, ...] = (y, _new(x, S, D), _new(x, S, D), _new(x, S, D)) if stats else (y,)
     M, C, dydp = terms[1:] if stats else (None, None, None)
     if S == 0 or D == 0:
         return terms
@@ -164,20 +166,20 @@ def pool_bwd(
     N, D = x.shape
     S = ptr.numel() - 1
     E = N if col is None else col.numel()
-    dx = _large(x.new_empty((N, D) if need_x else 0))
+    dx = _new(x, N, D) if need_x else x.new_empty(0)
     dw = x.new_empty(E if need_weight else 0)
     if S == 0 or D == 0:
-        zeros = x.new_zeros(D, dtype=torch.float64)
-        return dx.zero_().to(x_dtype), dw.zero_().to(weight_dtype), zeros, zeros.clone()
+        dp, dq = x.new_zeros((2, D), dtype=torch.float64).unbind(0)
+        return dx.zero_().to(x_dtype), dw.zero_().to(weight_dtype), dp, dq
     grad, x, weight, ptr, col, p = _dense(grad, x, weight, ptr, col, p)
     t_ptr, t_row, t_eid, y, M, C, dydp = _dense(t_ptr, t_row, t_eid, y, M, C, dydp)
     scalar = _TYPES[x.dtype](eps)
     blocks = -(-D // BLOCK)
     rows = max(1, _TASK // D)
-    tasks = -(-S // rows)
-    pack = _large(x.new_empty((S, 2, D)))
+    tasks = n_sums = -(-S // rows)
+    pack = _new(x, S, 2, D)
     mark = torch.empty((S, blocks), dtype=torch.int8)
-    sums = torch.empty((tasks, 2, D), dtype=torch.float64)
+    sums = torch.empty((n_sums, 2, D) if n_sums > 1 else (2, D), dtype=torch.float64)
     args: tuple[int, ...] = (_at(grad), _at(ptr), _at(p), _at(y), _at(M), _at(C), _at(dydp))
     args += (_at(pack), _at(mark), _at(sums), D, S, tasks, rows)
     threads = 1 if (E + S) * D < _INLINE_BELOW else thread_count()
@@ -185,7 +187,7 @@ def pool_bwd(
     _launch(cpu_backward.bwd_segment_kernel, args, scalar, min(threads, tasks), keep)
     if t_ptr is None:
         if need_x and N:
-            if col is not None and int(ptr[-1] - ptr[0]) < N:
+            if col is not None and E < N:
                 dx.zero_()
             span = max(16, _TASK // min(D, BLOCK))
             tasks = -(-max(N, E) // span) * blocks
@@ -204,5 +206,7 @@ def pool_bwd(
         _launch(cpu_backward.bwd_sources_kernel, args, scalar, min(threads, tasks), keep)
         if n_long and need_x:
             cpu_backward.bwd_merge_kernel((_at(t_ptr), _at(dx), _at(long), _at(part), D, n_long), scalar)
-    dp, dq = (sums[0, 0].clone(), sums[0, 1].clone()) if len(sums) == 1 else map(_sum_rows, (sums[:, 0], sums[:, 1]))
-    return dx.to(x_dtype), dw.to(weight_dtype), dp, dq
+    dp, dq = (sums if n_sums == 1 else _sum_rows(sums)).unbind(0)
+    if x_dtype is not x.dtype:
+        dx = dx.to(x_dtype)
+    return dx, dw if dw.dtype is weight_dtype else dw.to(weight_dtype), dp, dq

@@ -123,8 +123,8 @@ def pool_bwd(
     grad_x = x.new_empty((N, D) if need_x else 0)
     grad_weight = grad.new_empty(0, dtype=x.dtype if weight is None else weight.dtype)
     if S * D == 0 or N == 0:
-        zero = p.new_zeros(D)
-        return grad_x.zero_(), grad_weight.new_zeros(E if need_weight else 0), zero, zero.clone()
+        grad_p, grad_q = p.new_zeros((2, D))
+        return grad_x.zero_(), grad_weight.new_zeros(E if need_weight else 0), grad_p, grad_q
     grad, x, ptr, p = grad.contiguous(), x.contiguous(), ptr.contiguous(), p.contiguous()
     blocks = backward_blocks(D, (S if t_ptr is None else N) + E, t_ptr is not None)
     columns = triton.cdiv(D, blocks.channels)
@@ -161,7 +161,7 @@ def pool_bwd(
                 )
             if need_weight:
                 grad_weight = by_block.sum(0).to(grad_weight.dtype)
-        grad_p, grad_q = (sums[:, i].sum(0, dtype=p.dtype) for i in (0, 1))
+        grad_p, grad_q = sums.sum(0, dtype=p.dtype)
     return grad_x, grad_weight, grad_p, grad_q
 
 

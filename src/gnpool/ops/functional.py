@@ -327,9 +327,9 @@ def _exponent(value: float | Tensor, argument: str, channels: int, repeats: int,
         if value != value:  # NaN, in a form that torch.compile traces
             raise ValueError(f"{name}: '{argument}' must be a number, got nan")
         return torch.full((channels * repeats,), value, dtype=dtype, device=x.device)
-    if not value.is_floating_point():
+    if value.dtype not in _FLOATS:
         raise TypeError(f"{name}: '{argument}' must be a floating point tensor, got {_kind(value)}")
-    if value.dim() > 1 or (value.dim() == 1 and value.size(0) != channels):
+    if value.dim() and value.shape != (channels,):
         raise ValueError(
             f"{name}: '{argument}' must be a number, a 0-d tensor or a tensor of shape ({channels},), one value per "
             f"channel; got shape {tuple(value.shape)}"

@@ -140,6 +140,11 @@ def _pool_fwd(x: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     return result
 
 
+def _pool_bwd_op(*args: Any) -> tuple[Tensor, ...]:
+    grad_x, grad_weight, grad_p, grad_q = _pool_bwd(*args)
+    return grad_x, grad_weight, grad_p.clone(), grad_q.clone()  # outputs of an operator must not share memory
+
+
 def _pool_bwd(grad: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     result: tuple[Tensor, ...] = kernels(grad.device.type).pool_bwd(grad, *rest)
     return result
@@ -189,7 +194,7 @@ for _name, _kernel, _fake in (
     ("checked_index", _checked_index, _checked_fake),
     ("pool", _pool, _pool_fake),
     ("pool_fwd", _pool_fwd, _pool_fwd_fake),
-    ("pool_bwd", _pool_bwd, _pool_bwd_fake),
+    ("pool_bwd", _pool_bwd_op, _pool_bwd_fake),
 ):
     _LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(f"gnpool::{_name}", _fake, lib=_LIBRARY)
