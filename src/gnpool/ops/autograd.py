@@ -96,16 +96,17 @@ class Pool(torch.autograd.Function):
         return library.one_by_one(Pool.apply, info, in_dims, *args)
 
 
-class EagerPool(Pool):
-    """:class:`Pool` where no transform is active: with a ``setup_context``, torch binds arguments at every call."""
+class EagerPool(torch.autograd.Function):
+    """:class:`Pool` where no transform is active, for less: only y is an output, and torch binds no arguments."""
 
     @staticmethod
-    def forward(ctx: Any, *args: Any) -> tuple[Tensor, ...]:
-        output = Pool.forward(*args)
-        Pool.setup_context(ctx, args, output)
-        return output
+    def forward(ctx: Any, *args: Any) -> Tensor:
+        terms = Pool.forward(*args)
+        ctx.save_for_backward(*args[:N_TENSORS], *terms)
+        ctx.eps, ctx.relu = args[N_TENSORS:]
+        return terms[0]
 
-    setup_context = staticmethod(torch.autograd.Function.setup_context)
+    backward = Pool.backward
 
 
 class PoolGradient(torch.autograd.Function):

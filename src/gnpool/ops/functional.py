@@ -284,8 +284,8 @@ def _pool(x: Tensor, weight: Tensor | None, p: Tensor, q: Tensor, layout: Layout
     if not compiling and in_forward_mode():
         y = reference.pool(x, weight, p, q, layout.ptr, layout.col, layout.eid, float(eps), relu)
     elif in_transform or _needs_gradient(x, weight, p, q):
-        function = Pool if compiling or in_transform else EagerPool
-        y = function.apply(x, weight, p, q, *layout, float(eps), relu)[0]
+        inputs = (x, weight, p, q, *layout, float(eps), relu)
+        y = Pool.apply(*inputs)[0] if compiling or in_transform else EagerPool.apply(*inputs)
     else:
         y = library.pool(x, weight, layout.ptr, layout.col, layout.eid, p, q, float(eps), relu)
     return y if y.dtype == x.dtype else y.to(x.dtype)
