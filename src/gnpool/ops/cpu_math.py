@@ -187,12 +187,12 @@ def log2_ratio(u: Any, m: Any) -> Any:
     count as about 2^-127 (2^-1023), u = inf counts as 2^128 (2^1024), NaN gives a finite value: callers exclude
     those where it matters.
     """
-    raise NotImplementedError
+    raise TypeError("for compiled code only")
 
 
 def exp2_weight(t: Any) -> Any:
     """2^t for t <= 127; exactly 1 at 0, and exactly 0 from about -126.5 (-1022.5) down."""
-    raise NotImplementedError
+    raise TypeError("for compiled code only")
 
 
 _F = np.float32
@@ -339,12 +339,12 @@ def log2_any(a):
 
 def float_facts(like: Any) -> Any:
     """(least, largest log2(m) for ``log2_ratio``; what it takes 0 and inf for; a log2 that is negligible)."""
-    raise NotImplementedError
+    raise TypeError("for compiled code only")
 
 
 def int_facts(i: Any) -> Any:
     """(the least integer; the distance from the bits of inf to the last but one integer; all bits but the sign)."""
-    raise NotImplementedError
+    raise TypeError("for compiled code only")
 
 
 @overload(float_facts, strict=False)

@@ -13,8 +13,7 @@ import torch
 import triton
 from torch import Tensor
 
-from gnpool.ops import cuda_kernels as kernels
-from gnpool.ops import reference
+from gnpool.ops import cuda_backward, cuda_kernels, cuda_math, reference
 
 build_csr = reference.build_csr
 
@@ -84,11 +83,11 @@ def pool_fwd(
         pointers = outputs if stats else outputs * 4  # the last three are not touched
         flags = {"HAS_COL": col is not None, "HAS_W": weight is not None, "HAS_EID": eid is not None}
         common = {"CHUNK": blocks.chunk, "DENORMAL": eps < SAFE, "STATS": stats, "BD": blocks.channels}
-        kernels.pool_fwd_kernel[grid](
+        cuda_kernels.pool_fwd_kernel[grid](
             x, _or(weight, x), ptr, _or(col, ptr), _or(eid, ptr), p, q, starts, *pointers, parts, eps, S, E, D,
             RELU=relu, BR=blocks.rows, num_warps=blocks.warps, **common, **flags,
         )  # fmt: skip
-        kernels.merge_fwd_kernel[grid](ptr, p, q, starts, *pointers, parts, S, E, D, BR=8, num_warps=1, **common)
+        cuda_kernels.merge_fwd_kernel[grid](ptr, p, q, starts, *pointers, parts, S, E, D, BR=8, num_warps=1, **common)
     return outputs
 
 
@@ -135,7 +134,7 @@ def pool_bwd(
             (col,) = _lists(col)
             starts, chunks = _partition(ptr, S, E, blocks.chunk)
             sums = x.new_empty((chunks, 2, D), dtype=torch.float32)
-            kernels.pool_bwd_kernel[(chunks, columns)](
+            cuda_backward.pool_bwd_kernel[(chunks, columns)](
                 grad, x, ptr, _or(col, ptr), p, starts, y, extreme, scale, slope, grad_x, sums, eps, S, E, D,
                 HAS_COL=col is not None, **common, **flags,
             )  # fmt: skip
@@ -143,7 +142,7 @@ def pool_bwd(
             rows = 64
             pack = x.new_empty((S, 2, D), dtype=torch.float32)
             sums = x.new_empty((triton.cdiv(S, rows), 2, D), dtype=torch.float32)
-            kernels.pack_kernel[(sums.size(0), columns)](
+            cuda_backward.pack_kernel[(sums.size(0), columns)](
                 grad, ptr, y, extreme, scale, slope, pack, sums, S, D, ROWS=rows, BR=8, BD=blocks.channels, num_warps=1
             )
             t_ptr = t_ptr.contiguous()
@@ -151,12 +150,12 @@ def pool_bwd(
             starts, chunks = _partition(t_ptr, N, E, blocks.chunk)
             parts = x.new_empty((chunks, 2, D), dtype=torch.float32)
             by_block = x.new_empty((columns, E) if need_weight else 0, dtype=torch.float32)
-            kernels.sources_bwd_kernel[(chunks, columns)](
+            cuda_backward.sources_bwd_kernel[(chunks, columns)](
                 x, _or(weight, x), t_ptr, t_row, _or(t_eid, t_ptr), p, starts, pack, grad_x, by_block, parts, eps, N,
                 E, D, HAS_W=weight is not None, HAS_EID=t_eid is not None, NEED_W=need_weight, **common, **flags,
             )  # fmt: skip
             if need_x:
-                kernels.merge_bwd_kernel[(chunks, columns)](
+                cuda_backward.merge_bwd_kernel[(chunks, columns)](
                     t_ptr, starts, grad_x, parts, N, E, D, BR=8, num_warps=1, **common
                 )
             if need_weight:
@@ -170,7 +169,7 @@ def _partition(ptr: Tensor, S: int, E: int, chunk: int) -> tuple[Tensor, int]:
     chunks = max(1, triton.cdiv(S + E, chunk))
     starts = ptr.new_empty(chunks + 1)
     grid = (triton.cdiv(chunks + 1, 128),)
-    kernels.partition_kernel[grid](
+    cuda_math.partition_kernel[grid](
         ptr, starts, S, E, chunks, CHUNK=chunk, STEPS=max(1, S.bit_length()), BLOCK=128, num_warps=4
     )
     return starts, chunks

@@ -1,0 +1,135 @@
+"""What the Triton kernels share: one-instruction mathematics, loads, and the cut of the work.
+
+Work is cut along the merge path of segments and entries: chunk i is the CHUNK steps from i * CHUNK on, where a step is
+one entry or the end of one segment. The cut depends on shapes alone, long segments are shared by many programs, many
+empty ones too, and parts are merged in the order of the chunks: the same input gives the same bits.
+
+Prefixes in all kernels: i_ program index, o_ offsets, m_ mask, b_ values in registers. Sizes are capitals: D channels,
+S segments, BR rows and BD channels of a block. All sums are float32. ``l`` is log2(u / M), exactly 0 at a tie with M.
+"""
+
+# ruff: noqa: D103 -- the parameters are described where cuda.py launches the kernels
+
+from __future__ import annotations
+
+import os
+
+import triton
+import triton.language as tl
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+HUGE = tl.constexpr(1e30)  # in place of infinity: times an exact 0 it is still 0
+NEGLIGIBLE = tl.constexpr(-200.0)  # 2 to this is 0 in float32
+LN2 = tl.constexpr(0.6931471805599453)
+
+# One instruction each; tl.log2 is a routine of twenty, and tl.exp2 takes care of denormal results that nobody sees.
+if INTERPRETED:
+
+    @triton.jit
+    def log2(x):
+        return tl.log2(x)
+
+    @triton.jit
+    def log2_denormal(x):
+        return tl.log2(x)
+
+    @triton.jit
+    def exp2(x):
+        return tl.exp2(x)
+
+    @triton.jit
+    def reciprocal(x):
+        return 1.0 / x
+
+else:
+
+    @triton.jit
+    def log2(x):
+        return tl.inline_asm_elementwise("lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
+
+    @triton.jit
+    def log2_denormal(x):
+        return tl.inline_asm_elementwise("lg2.approx.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
+
+    @triton.jit
+    def exp2(x):
+        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
+
+    @triton.jit
+    def reciprocal(x):
+        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
+
+
+@triton.jit
+def magnitude(z, RELU: tl.constexpr):
+    if RELU:
+        return tl.where(z < 0, 0.0, z)
+    else:  # noqa: RET505 -- both branches must return for the compiler
+        return tl.abs(z)
+
+
+@triton.jit
+def log_ratio(b_u, b_M, DENORMAL: tl.constexpr):
+    """log2(u / M), exactly 0 at a tie; infinite where the ratio is 0 or infinite.
+
+    A large exponent multiplies its error, which counts near the extreme: there it is 2 atanh(s) / ln 2 by a series.
+    DENORMAL: u and M may be so small that 1/M overflows (only without a tolerance): both are scaled up.
+    """
+    if DENORMAL:
+        b_scale = tl.where(b_M < 1e-30, 1.8446744e19, 1.0)
+        b_u = b_u * b_scale
+        b_M = b_M * b_scale
+        b_inverse = 1.0 / b_M
+        b_l = log2_denormal(b_u * b_inverse)
+    else:
+        b_inverse = 1.0 / b_M
+        b_l = log2(b_u * b_inverse)
+    b_off = (b_u - b_M) * b_inverse
+    b_s = b_off * reciprocal(b_off + 2.0)
+    b_square = b_s * b_s
+    b_series = tl.fma(tl.fma(tl.fma(0.43922424, b_square, 0.5763882), b_square, 0.9618023), b_square, 2.88539)
+    b_l = tl.where(tl.abs(b_off) < 0.375, b_s * b_series, b_l)
+    return tl.where(b_u == b_M, 0.0, b_l)
+
+
+@triton.jit
+def indices(col, k, stop, BR: tl.constexpr, HAS_COL: tl.constexpr):
+    """The rows of the BR entries from k on."""
+    o_e = k + tl.arange(0, BR)
+    if HAS_COL:
+        o_e = tl.load(col + o_e, mask=o_e < stop, other=0)
+    return o_e
+
+
+@triton.jit
+def rows(x, o_row, k, stop, o_d, m_d, D, BR: tl.constexpr):
+    """BR entries from k on as float32, their offsets in x and mask, and the same of the entries alone."""
+    o_e = k + tl.arange(0, BR)
+    m_e = o_e < stop
+    m = m_e[:, None] & m_d[None, :]
+    o_x = o_row.to(tl.int64)[:, None] * D + o_d[None, :]
+    return tl.load(x + o_x, mask=m, other=0.0).to(tl.float32), o_x, m, o_e, m_e
+
+
+@triton.jit
+def weights(weight, eid, o_e, m_e, HAS_EID: tl.constexpr):
+    if HAS_EID:
+        o_e = tl.load(eid + o_e, mask=m_e, other=0)
+    return tl.load(weight + o_e, mask=m_e, other=0.0).to(tl.float32), o_e
+
+
+@triton.jit
+def partition_kernel(ptr, starts, S, E, chunks, CHUNK: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr):
+    """starts[i] = how many segments end at or before step i * CHUNK of the merge path."""
+    o_i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m_i = o_i <= chunks
+    o_step = tl.minimum(o_i.to(tl.int64) * CHUNK, S + E)
+    b_low = tl.zeros([BLOCK], tl.int64)
+    b_high = tl.zeros([BLOCK], tl.int64) + S
+    for _ in range(STEPS):
+        b_mid = (b_low + b_high + 1) // 2
+        m_done = tl.load(ptr + b_mid, mask=m_i, other=0) + b_mid <= o_step
+        b_low = tl.where(m_done, b_mid, b_low)
+        b_high = tl.where(m_done, b_high, b_mid - 1)
+    tl.store(starts + o_i, b_low, mask=m_i)

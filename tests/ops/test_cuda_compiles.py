@@ -1,0 +1,52 @@
+"""The Triton kernels compile for real GPUs: the interpreter does not show it, and it needs no GPU."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("triton")
+
+CODE = """
+import itertools, sys
+import triton
+from triton.backends.compiler import GPUTarget
+from gnpool.ops import cuda_backward, cuda_kernels, cuda_math
+
+TYPES = {"p": "*fp64", "q": "*fp64", "eps": "fp32", **dict.fromkeys(("S", "E", "D", "chunks"), "i32")}
+TYPES |= dict.fromkeys(("ptr", "col", "eid", "row", "starts"), "*i64")
+SIZES = {"CHUNK": 256, "BR": 16, "BD": 64, "STEPS": 18, "BLOCK": 128, "ROWS": 64}
+for flag, x in itertools.product((False, True), ("*fp32", "*bf16")):
+    constants = SIZES | dict.fromkeys(
+        ("RELU", "DENORMAL", "STATS", "HAS_COL", "HAS_W", "HAS_EID", "NEED_X", "NEED_W"), flag
+    )
+    types = TYPES | {"x": x, "grad_x": x}
+    for module in (cuda_math, cuda_kernels, cuda_backward):
+        for name in sorted(vars(module)):
+            if name.endswith("_kernel"):
+                kernel = getattr(module, name)
+                names = kernel.arg_names
+                signature = {n: "constexpr" if n in constants else types.get(n, "*fp32") for n in names}
+                fixed = {(i,): constants[n] for i, n in enumerate(names) if n in constants}
+                source = triton.compiler.ASTSource(kernel, signature, fixed)
+                target = GPUTarget("cuda", int(sys.argv[1]), 32)
+                binary = triton.compile(source, target=target, options={"num_warps": 1})
+                print(name, len(binary.asm["cubin"]))
+"""
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_every_kernel_compiles(capability, tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    run = subprocess.run(
+        [sys.executable, "-c", CODE, str(capability)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment | {"TRITON_CACHE_DIR": str(tmp_path)},
+    )
+    assert run.returncode == 0, run.stderr
+    sizes = [int(line.split()[1]) for line in run.stdout.splitlines()]
+    assert len(sizes) == 4 * 7
+    assert min(sizes) > 1000
