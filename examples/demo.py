@@ -181,6 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     verdict = "is the best of the five" if gnp_error < other_error else "is NOT the best of the five"
     print(f"\nOn the larger graphs {gnp} {verdict}: {gnp_error:.1f} % against {other_error:.1f} % of {other}.")
     p, q = GNPAggregation(HIDDEN).p_pos.item(), GNPAggregation(HIDDEN).q_pos.item()
+    print("One seed, one setting: all five share rates and steps, which were chosen for GNP.")
     print(f"\nWhat GNP, n^-q (sum x^p)^(1/p), learned; p started at +-{p:.2f} and q at {q:g}, the defaults.")
     print("Without it: the error on the small graphs when that branch is switched off.\n")
     print("\n".join(readings))
