@@ -93,6 +93,7 @@ def segments(rows: int, sizes: int, channels: int) -> tuple[Tensor, Tensor, Tens
     "segments",
     "264,059 x 64 into 8,192 segments, float32, forward and backward",
     Promise("gnpool, index", "PyG sum, index", 1.6),
+    Promise("gnpool, ptr", "PyG sum, index", 1.0),
     Promise("gnpool, ptr", "PyG sum, ptr", 1.0),
     Promise("gnpool, index", "PyG power mean", 1 / 8),
     Promise("gnpool, index", "composed", 1 / 6),

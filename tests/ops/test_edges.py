@@ -95,7 +95,7 @@ def arguments(options):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("row", VALUES)
-def test_value_and_gradient(row, dtype):
+def test_value_and_gradient(backend, row, dtype):
     values, options, expected, expected_grad = VALUES[row]
     x = torch.tensor(values, dtype=dtype)[:, None].requires_grad_()
     y = norm_pool(x, **arguments(options))
@@ -108,7 +108,7 @@ def test_value_and_gradient(row, dtype):
     exact = {"rel": 2e-6 if dtype == torch.float32 else 1e-12, "abs": 0.0, "nan_ok": True}
     if row == "huge q" and dtype == torch.float32:
         expected, expected_grad = [0], [0, 0]  # not representable
-    if row == "a denormal ratio and a small p" and dtype == torch.float32:
+    if row == "a denormal ratio and a small p" and dtype == torch.float32 and backend == "triton":
         exact["rel"] = 1e-2  # the ratio 1e-43 itself has two digits in float32
     if row.startswith("denormals") or row == "a denormal beside 1":
         exact["abs"] = 2e-45 if dtype == torch.float32 else 0.0  # the spacing of float32 there

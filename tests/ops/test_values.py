@@ -92,7 +92,7 @@ def test_a_mean_of_values_whose_sum_overflows():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_the_rounded_float32_result(dtype):
+def test_half_precision_is_the_rounded_float32_result(backend, dtype):
     x = (torch.rand(500, 4) * 3 - 1).to(dtype)
     index = torch.randint(0, 7, (500,))
     p = torch.tensor([1.0, 2.5, -1.0, -20.0])
@@ -104,7 +104,11 @@ def test_half_precision_is_the_rounded_float32_result(dtype):
     (expected_grad,) = torch.autograd.grad(expected.sum(), wide)
     (grad,) = torch.autograd.grad(actual.sum(), half)
     assert grad.dtype == dtype
-    torch.testing.assert_close(grad.float(), expected_grad, rtol=torch.finfo(dtype).eps, atol=torch.finfo(dtype).tiny)
+    if backend == "triton":  # another layout of the block sums in another order, and the interpreter cuts bits off
+        unit = torch.finfo(dtype)
+        torch.testing.assert_close(grad.float(), expected_grad, rtol=unit.eps, atol=unit.tiny)
+    else:
+        assert torch.equal(grad, expected_grad.to(dtype))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -1,9 +1,5 @@
 """The Numba backend: what the operator asks of a backend, on CPU tensors."""
 
-import ctypes
-import math
-import mmap
-import sys
 from typing import Any
 
 import numpy as np
@@ -19,21 +15,6 @@ _INLINE_BELOW = 1 << 16
 #: Elements of one task: a fraction of a millisecond, and what it reads twice stays in the cache.
 _TASK = 1 << 17
 _TYPES = {torch.float32: np.float32, torch.float64: np.float64}
-#: Bytes from which huge pages pay.
-_LARGE = 1 << 22
-_HUGE_PAGE_ADVICE = 14  # MADV_HUGEPAGE
-_madvise = getattr(ctypes.CDLL(None), "madvise", None) if sys.platform == "linux" else None
-
-
-def _new(like: Tensor, *shape: int) -> Tensor:
-    """A new tensor; behind a large one it asks for huge pages: faults of small ones cost more than the kernels."""
-    tensor = like.new_empty(shape)
-    size = math.prod(shape) * like.itemsize
-    if size >= _LARGE and _madvise is not None:
-        first = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
-        length = tensor.data_ptr() + size - first
-        _madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), _HUGE_PAGE_ADVICE)  # advice: failure changes nothing
-    return tensor
 
 
 def _dense(*tensors: Tensor | None) -> list[Any]:
@@ -116,8 +97,8 @@ def pool_fwd(
     N, D = x.shape
     S = ptr.numel() - 1
     E = N if col is None else col.numel()
-    y = _new(x, S, D)
-    terms: tuple[Tensor, ...] = (y, _new(x, S, D), _new(x, S, D), _new(x, S, D)) if stats else (y,)
+    y = x.new_empty((S, D))
+    terms: tuple[Tensor, ...] = (y, x.new_empty((S, D)), x.new_empty((S, D)), x.new_empty((S, D))) if stats else (y,)
     M, C, dydp = terms[1:] if stats else (None, None, None)
     if S == 0 or D == 0:
         return terms
@@ -166,7 +147,7 @@ def pool_bwd(
     N, D = x.shape
     S = ptr.numel() - 1
     E = N if col is None else col.numel()
-    dx = _new(x, N, D) if need_x else x.new_empty(0)
+    dx = x.new_empty((N, D) if need_x else 0)
     dw = x.new_empty(E if need_weight else 0)
     if S == 0 or D == 0:
         dp, dq = x.new_zeros((2, D), dtype=torch.float64).unbind(0)
@@ -177,7 +158,7 @@ def pool_bwd(
     blocks = -(-D // BLOCK)
     rows = max(1, _TASK // D)
     tasks = n_sums = -(-S // rows)
-    pack = _new(x, S, 2, D)
+    pack = x.new_empty((S, 2, D))
     mark = torch.empty((S, blocks), dtype=torch.int8)
     sums = torch.empty((n_sums, 2, D) if n_sums > 1 else (2, D), dtype=torch.float64)
     args: tuple[int, ...] = (_at(grad), _at(ptr), _at(p), _at(y), _at(M), _at(C), _at(dydp))
