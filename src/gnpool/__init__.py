@@ -12,11 +12,25 @@ from gnpool.ops import norm_pool, norm_pool_neighbors
 
 if TYPE_CHECKING:
     from gnpool.nn import GNPAggregation, GNPConv, param_groups
+    from gnpool.training import Batches, Setting, fit_many
 
 __version__ = "0.1.0"
-__all__ = ["GNPAggregation", "GNPConv", "__version__", "norm_pool", "norm_pool_neighbors", "param_groups"]
+__all__ = [
+    "Batches",
+    "GNPAggregation",
+    "GNPConv",
+    "Setting",
+    "__version__",
+    "fit_many",
+    "norm_pool",
+    "norm_pool_neighbors",
+    "param_groups",
+]
 
-_LAZY = {"GNPAggregation": "gnpool.nn", "GNPConv": "gnpool.nn", "param_groups": "gnpool.nn"}
+_LAZY = {
+    **dict.fromkeys(("GNPAggregation", "GNPConv", "param_groups"), "gnpool.nn"),
+    **dict.fromkeys(("Batches", "Setting", "fit_many"), "gnpool.training"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,270 @@
+"""Graphs in flat tensors, from which batches are cut: shuffled by a seed alone, padded to one shape on demand."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Data
+
+EDGES = "edge_index"
+TRANSPOSE = "edge_transpose"  # the order of the edges by source, where they are sorted by destination
+
+
+class Batch:
+    """Tensors by name as attributes: those of the graphs, and the ones that say where each graph is.
+
+    ``batch`` (N,) graph of each node, ``ptr`` (G + 1,) where each graph begins, ``batch_size`` = G, ``max_nodes`` the
+    size of the largest graph of the whole data set, ``weight`` (items,) where items do not count alike.
+    """
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.__dict__
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """All attributes by name."""
+        return self.__dict__
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> Batch:
+        """The same batch with its tensors on ``device``."""
+        moved = {
+            name: value.to(device, non_blocking=non_blocking) if isinstance(value, Tensor) else value
+            for name, value in self.fields.items()
+        }
+        return Batch(**moved)
+
+    def double(self) -> Batch:
+        """The same batch with float64 in place of every other floating type."""
+        wide = {
+            name: value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
+            for name, value in self.fields.items()
+        }
+        return Batch(**wide)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{k}={list(v.shape) if isinstance(v, Tensor) else v}" for k, v in self.fields.items())
+        return f"Batch({shown})"
+
+
+class Padding(NamedTuple):
+    """Rows that every padded batch has."""
+
+    nodes: int
+    edges: int
+
+
+class Batches:
+    r"""A data set of graphs, cut into batches.
+
+    The order of epoch k depends on ``seed`` and k alone, so that a run can go on from any epoch, and all replicas of
+    a study see the same batches.
+
+    Args:
+        graphs (Sequence[Data]): Graphs, sets (no ``edge_index``) or any PyG data with tensors. A tensor belongs to the
+            nodes, the edges or the graph by its first dimension (that of one graph is 1), the same in all graphs.
+        batch_size (int, optional): Graphs in a batch; the last one of an epoch may have fewer. (default: ``64``)
+        seed (int, optional): Of the shuffling; ``None``: in the order given, as for validation. (default: ``0``)
+        sorted_edges (bool, optional): Give ``edge_index`` as a PyG :class:`~torch_geometric.EdgeIndex` sorted by
+            destination, which GNP pools without sorting anew. The edges of each graph are sorted once for it.
+            (default: ``False``)
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.training import Batches
+        >>> graphs = [Data(x=torch.ones(n, 1), y=torch.tensor([1.0 / n])) for n in (2, 3, 4)]
+        >>> [batch.ptr.tolist() for batch in Batches(graphs, batch_size=2, seed=None)]
+        [[0, 2, 5], [0, 4]]
+    """
+
+    def __init__(
+        self, graphs: Sequence[Data], batch_size: int = 64, *, seed: int | None = 0, sorted_edges: bool = False
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"Batches: 'batch_size' must be at least 1, got {batch_size}")
+        if len(graphs) == 0:
+            raise ValueError("Batches: 'graphs' is empty")
+        self.batch_size = batch_size
+        self.seed = seed
+        self.sorted_edges = sorted_edges
+        self.count = len(graphs)
+        self.nodes = torch.tensor([_num_nodes(graph) for graph in graphs])
+        self.has_edges = EDGES in graphs[0]
+        self.edges = torch.tensor([graph[EDGES].size(1) if EDGES in graph else 0 for graph in graphs])
+        self.levels = {
+            name: self._level(name, graphs) for name in graphs[0].to_dict() if self._is_data(name, graphs[0])
+        }
+        parts = {name: [graph[name] for graph in graphs] for name in self.levels}
+        if sorted_edges and self.has_edges:
+            orders = [_lexicographic(edge_index[1], edge_index[0]) for edge_index in parts[EDGES]]
+            for name in [name for name, level in self.levels.items() if level == "edge"]:
+                parts[name] = [
+                    part.index_select(_edge_dim(name), order) for part, order in zip(parts[name], orders, strict=True)
+                ]
+            parts[TRANSPOSE] = [_lexicographic(edge_index[0], edge_index[1]) for edge_index in parts[EDGES]]
+            self.levels[TRANSPOSE] = "edge"
+        self.values = {name: torch.cat(values, dim=_edge_dim(name)) for name, values in parts.items()}
+        self.first_node = _starts(self.nodes)
+        self.first_edge = _starts(self.edges)
+        self.max_nodes = int(self.nodes.max())
+
+    @staticmethod
+    def _is_data(name: str, graph: Data) -> bool:
+        return isinstance(graph[name], Tensor) and name not in ("batch", "ptr")
+
+    def _level(self, name: str, graphs: Sequence[Data]) -> str:
+        if name == EDGES:
+            return "edge"
+        if any(name not in graph for graph in graphs):
+            raise ValueError(f"Batches: every graph must have '{name}', as the first one does")
+        rows = torch.tensor([graph[name].size(0) if graph[name].dim() else -1 for graph in graphs])
+        edge_first = "edge" in name
+        for level, sizes in (
+            ("edge", self.edges if edge_first else None),
+            ("graph", torch.ones_like(rows)),
+            ("node", self.nodes),
+            ("edge", self.edges),
+        ):
+            if sizes is not None and torch.equal(rows, sizes):
+                return level
+        raise ValueError(
+            f"Batches: the first dimension of '{name}' must be the number of nodes, of edges, or 1, in all graphs alike"
+        )
+
+    def __len__(self) -> int:
+        return math.ceil(self.count / self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self.epoch(0)
+
+    def order(self, number: int) -> list[Tensor]:
+        """The graphs in each batch of epoch ``number``."""
+        if self.seed is None:
+            order = torch.arange(self.count)
+        else:
+            order = torch.from_numpy(np.random.default_rng([self.seed, number]).permutation(self.count))
+        return list(order.split(self.batch_size))
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of epoch ``number``."""
+        return (self.cut(graphs) for graphs in self.order(number))
+
+    def padding(self, epochs: int) -> Padding:
+        """The least padding that fits every batch of the first ``epochs`` epochs."""
+        nodes = edges = 0
+        for number in range(epochs if self.seed is not None else 1):
+            for graphs in self.order(number):
+                nodes = max(nodes, int(self.nodes[graphs].sum()))
+                edges = max(edges, int(self.edges[graphs].sum()))
+        return Padding(nodes + 1, edges)  # one node more: surplus edges need a place to go
+
+    def cut(self, graphs: Tensor, padding: Padding | None = None) -> Batch:
+        """The batch of the given graphs, in their order.
+
+        With ``padding`` it has ``batch_size + 1`` graphs. The last one is a dummy that takes the surplus nodes and
+        edges, the ones between it and the real graphs are empty; items of all of these have weight 0. Their values
+        are copies of real ones, so that losses are finite on them.
+        """
+        nodes, edges = self.nodes[graphs], self.edges[graphs]
+        rows = {"node": _ranges(self.first_node[graphs], nodes), "edge": _ranges(self.first_edge[graphs], edges)}
+        rows["graph"] = graphs
+        fields = {
+            name: self.values[name].index_select(_edge_dim(name), rows[level]) for name, level in self.levels.items()
+        }
+        if EDGES in fields:
+            fields[EDGES] += torch.repeat_interleave(_starts(nodes), edges)
+        if TRANSPOSE in fields:
+            fields[TRANSPOSE] += torch.repeat_interleave(_starts(edges), edges)
+        size, total = len(graphs), int(nodes.sum())
+        if padding is not None:
+            fields = self._pad(fields, padding, size, total, len(rows["edge"]))
+            spare = nodes.new_tensor([padding.nodes - total])
+            nodes = torch.cat([nodes, nodes.new_zeros(self.batch_size - size), spare])
+            size, total = self.batch_size + 1, padding.nodes
+        if TRANSPOSE in fields:
+            fields[EDGES] = _sorted_edge_index(fields[EDGES], total, fields.pop(TRANSPOSE))
+        return Batch(
+            **fields,
+            batch=torch.repeat_interleave(torch.arange(size), nodes),
+            ptr=torch.cat([_starts(nodes), nodes.sum()[None]]),
+            batch_size=size,
+            max_nodes=self.max_nodes,
+        )
+
+    def _pad(
+        self, fields: dict[str, Tensor], padding: Padding, graphs: int, nodes: int, edges: int
+    ) -> dict[str, Tensor]:
+        spare = {"node": padding.nodes - nodes, "edge": padding.edges - edges, "graph": self.batch_size + 1 - graphs}
+        level_of_items = self.levels.get("y", "graph")
+        if "weight" not in fields:
+            items = {"node": nodes, "edge": edges, "graph": graphs}[level_of_items]
+            fields["weight"] = torch.ones(items, dtype=torch.float64)
+        padded = {}
+        for name, value in fields.items():
+            if name == EDGES:  # from dummy nodes to themselves, evenly
+                ends = nodes + torch.arange(spare["edge"]) * spare["node"] // max(1, spare["edge"])
+                padded[name] = torch.cat([value, ends.expand(2, -1)], dim=1)
+            elif name == TRANSPOSE:
+                padded[name] = torch.cat([value, torch.arange(edges, padding.edges)])
+            elif name == "weight":
+                padded[name] = torch.cat([value, value.new_zeros(spare[level_of_items])])
+            else:
+                last = value[-1:].expand(spare[self.levels[name]], *value.shape[1:])
+                padded[name] = torch.cat([value, last])
+        return padded
+
+    def describe(self) -> dict[str, Any]:
+        """What makes these batches: the options, and a checksum of the data."""
+        digest = hashlib.sha256()
+        for name in sorted(self.values):
+            digest.update(name.encode())
+            digest.update(self.values[name].contiguous().numpy().tobytes())
+        return {"batch_size": self.batch_size, "seed": self.seed, "graphs": self.count, "sha256": digest.hexdigest()}
+
+    def __repr__(self) -> str:
+        return f"Batches({self.count} graphs, batch_size={self.batch_size}, seed={self.seed})"
+
+
+def _num_nodes(graph: Data) -> int:
+    nodes = graph.num_nodes
+    if nodes is None:
+        raise ValueError("Batches: a graph must have 'x' or 'num_nodes'")
+    return int(nodes)
+
+
+def _edge_dim(name: str) -> int:
+    return -1 if name == EDGES else 0
+
+
+def _lexicographic(first: Tensor, second: Tensor) -> Tensor:
+    """The order that sorts by ``first``, and by ``second`` where that is equal."""
+    order = second.argsort(stable=True)
+    return order[first[order].argsort(stable=True)]
+
+
+def _sorted_edge_index(edge_index: Tensor, nodes: int, transpose: Tensor) -> EdgeIndex:
+    """An EdgeIndex that need not sort: what it would compute and keep is handed to it."""
+    result = EdgeIndex(edge_index, sparse_size=(nodes, nodes), sort_order="col")
+    result._T_perm = transpose
+    result._T_index = (edge_index[0][transpose], edge_index[1][transpose])
+    return result
+
+
+def _starts(counts: Tensor) -> Tensor:
+    """(G,) counts -> where each part begins."""
+    return counts.cumsum(0) - counts
+
+
+def _ranges(first: Tensor, counts: Tensor) -> Tensor:
+    """The numbers first[k], first[k] + 1, ... (counts[k] of them), for all k end to end."""
+    return torch.repeat_interleave(first - _starts(counts), counts) + torch.arange(int(counts.sum()))

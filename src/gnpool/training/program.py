@@ -1,0 +1,153 @@
+"""One step and one evaluation of all replicas of a stack, as functions of a batch."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnpool.nn import GNPAggregation
+from gnpool.nn.exponent import exponent
+from gnpool.training.stack import Stack
+
+Loss = Callable[[Tensor, Any], Tensor]
+Forward = Callable[[Callable[..., Tensor], Any], Tensor]
+
+
+class Program:
+    """The model of a stack and what is computed with it, over all replicas at once.
+
+    With ``vectorize`` this is one ``torch.vmap`` over the replicas; without, a loop over them with the same result,
+    for modules that vmap does not take. ``None`` tries the first and falls back to the second with a warning.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        loss: Loss,
+        criteria: Mapping[str, Loss],
+        forward: Forward | None,
+        vectorize: bool | None,
+    ) -> None:
+        self.stack = stack
+        self.loss = loss
+        self.criteria = dict(criteria)
+        self.forward = by_name(stack.module) if forward is None else forward
+        self.vectorize = vectorize
+
+    def losses(self, flat: Tensor, constants: dict[str, Tensor], batch: Any) -> Tensor:
+        """(R,) the training loss of every replica: the weighted mean over the items of the batch."""
+
+        def one(row: Tensor, constants: dict[str, Tensor]) -> Tensor:
+            total, weight = _sum(self.loss(self._predict(row, constants, batch), batch), batch)
+            return total / weight
+
+        self.stack.module.train()
+        return self._over_replicas(one, flat, constants)
+
+    @torch.no_grad()
+    def scores(self, flat: Tensor, constants: dict[str, Tensor], batch: Any, metrics: Mapping[str, Loss]) -> Tensor:
+        """(R, 2 len(metrics)) in float64: for each metric its weighted sum over the batch, and the sum of weights."""
+
+        def one(row: Tensor, constants: dict[str, Tensor]) -> Tensor:
+            prediction = self._predict(row, constants, batch).double()
+            sums = [_sum(metric(prediction, wide), wide) for metric in metrics.values()]
+            return torch.stack([total for pair in sums for total in pair])
+
+        wide = batch.double() if hasattr(batch, "double") else batch
+        self.stack.module.eval()
+        return self._over_replicas(one, flat, constants)
+
+    @torch.no_grad()
+    def watched(self, flat: Tensor, constants: dict[str, Tensor]) -> dict[str, Tensor]:
+        """p and q of every GNP by name, (R,) or (R, channels) each."""
+        state = {**torch.vmap(self.stack.unflatten)(flat), **constants}
+        found = {}
+        for path, module in self.stack.module.named_modules():
+            if isinstance(module, GNPAggregation):
+                for name in ("p_pos", "q_pos", "p_neg", "q_neg"):
+                    raw = state.get(f"{path}.raw_{name}" if path else f"raw_{name}")
+                    if raw is not None:
+                        value = exponent(raw, module.p_max) if name.startswith("p") else raw
+                        found[f"{path}.{name}" if path else name] = value
+        return found
+
+    def _predict(self, row: Tensor, constants: dict[str, Tensor], batch: Any) -> Tensor:
+        state = {**self.stack.unflatten(row), **constants}
+
+        def model(*args: Any, **kwargs: Any) -> Tensor:
+            out: Tensor = torch.func.functional_call(self.stack.module, state, args, kwargs)
+            return out
+
+        return self.forward(model, batch)
+
+    def _over_replicas(
+        self, one: Callable[[Tensor, dict[str, Tensor]], Tensor], flat: Tensor, constants: dict[str, Tensor]
+    ) -> Tensor:
+        problem = None
+        if self.vectorize is not False:
+            try:
+                result: Tensor = torch.vmap(one, randomness="different")(flat, constants)
+                self.vectorize = True
+                return result
+            except Exception as error:
+                if self.vectorize:
+                    raise
+                problem = error
+        rows = [{name: value[k] for name, value in constants.items()} for k in range(len(flat))]
+        result = torch.stack([one(row, own) for row, own in zip(flat.unbind(), rows, strict=True)])
+        if problem is not None:  # an error of the caller's would have come up again
+            self.vectorize = False
+            warnings.warn(
+                f"fit_many: {type(self.stack.module).__name__} does not work under torch.vmap; its runs train one "
+                f"after another, which is slower (vectorize=False says so from the start). The reason: {problem}",
+                stacklevel=2,
+            )
+        return result
+
+
+def by_name(module: torch.nn.Module) -> Forward:
+    """Call a module with those attributes of the batch that its ``forward`` names, or with the batch as a whole.
+
+    The batch as a whole goes to a ``forward`` that has one argument without default, of a name the batch does not know,
+    such as ``data``.
+    """
+    parameters = list(inspect.signature(module.forward).parameters.values())
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+
+    def forward(model: Callable[..., Tensor], batch: Any) -> Tensor:
+        known = {p.name: getattr(batch, p.name) for p in named if getattr(batch, p.name, None) is not None}
+        missing = [p.name for p in named if p.default is p.empty and p.name not in known]
+        if len(missing) == 1 and not known:
+            return model(batch)
+        if missing:
+            raise ValueError(
+                f"fit_many: {type(module).__name__}.forward needs {', '.join(map(repr, missing))}, which the batch "
+                f"does not have; pass 'forward', a function (model, batch) -> prediction"
+            )
+        return model(**known)
+
+    return forward
+
+
+def _sum(values: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
+    """Weighted sum of a loss over the items of the batch, and the sum of the weights.
+
+    A loss that is one number, a mean already, counts as many times as the batch has graphs.
+    """
+    weight = getattr(batch, "weight", None)
+    if values.dim() == 0:
+        if weight is not None:
+            raise ValueError("fit_many: with 'weight' in the batch a loss must give one value per item")
+        count = values.new_full((), float(getattr(batch, "batch_size", 1)))
+        return values * count, count
+    values = values.flatten()
+    if weight is None:
+        return values.sum(), values.new_full((), float(len(values)))
+    weight = weight.to(values.dtype).view_as(values)
+    # An item that does not count may be anything, so that 0 times it is not good enough.
+    return torch.where(weight > 0, values * weight, 0.0).sum(), weight.sum()

@@ -1,0 +1,97 @@
+"""What one training run is told: rates, clipping and optimiser; and which runs make up a work unit."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+OPTIMIZERS = ("rmsprop", "adam")
+
+
+@dataclass(frozen=True)
+class Setting:
+    r"""The hyperparameters of one training run, with torch's own defaults.
+
+    Args:
+        lr (float): Learning rate of everything but p and q.
+        lr_p (float, optional): Learning rate of the exponents p of every GNP. (default: ``lr``)
+        lr_q (float, optional): Learning rate of q. (default: ``lr``)
+        clip (float, optional): Largest norm of the gradient, all parameters together; ``None``: no clipping.
+        optimizer (str, optional): ``"rmsprop"`` or ``"adam"``, as in :mod:`torch.optim`.
+        betas (tuple[float, float], optional): Adam's.
+        alpha (float, optional): RMSprop's smoothing constant.
+        eps (float, optional): Added to the denominator of either optimiser.
+        weight_decay (float, optional): L2 penalty; p and q are spared.
+
+    Example:
+        >>> from gnpool.training import Setting
+        >>> settings = Setting.grid(lr=[1e-2, 1e-3], lr_p=3e-2, clip=[1e2, 1e4])
+        >>> len(settings), settings[1]
+        (4, Setting(lr=0.01, lr_p=0.03, clip=10000.0))
+    """
+
+    lr: float
+    lr_p: float | None = None
+    lr_q: float | None = None
+    clip: float | None = None
+    optimizer: str = "rmsprop"
+    betas: tuple[float, float] = (0.9, 0.999)
+    alpha: float = 0.99
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "betas", tuple(self.betas))  # a list from JSON is as good
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"Setting: 'optimizer' must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
+        for name in ("lr", "lr_p", "lr_q", "clip", "eps", "weight_decay"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:
+                raise ValueError(f"Setting: '{name}' must be at least 0 and finite, got {value}")
+        if self.clip == 0:
+            raise ValueError("Setting: 'clip' must be above 0; None means no clipping")
+        for name, value in (("alpha", self.alpha), ("betas", self.betas[0]), ("betas", self.betas[1])):
+            if not 0 <= value < 1:
+                raise ValueError(f"Setting: '{name}' must lie in [0, 1), got {value}")
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Learning rate by the groups of :func:`gnpool.param_groups`."""
+        lr_p, lr_q = (self.lr if rate is None else rate for rate in (self.lr_p, self.lr_q))
+        return {"rest": self.lr, "p": lr_p, "q": lr_q}
+
+    @classmethod
+    def grid(cls, **options: Any) -> list[Setting]:
+        """All combinations of the given values; a value that is no list is the same in all of them."""
+        lists = {name: value if isinstance(value, list) else [value] for name, value in options.items()}
+        return [cls(**dict(zip(lists, values, strict=True))) for values in itertools.product(*lists.values())]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All values, as JSON can hold them; ``Setting(**d)`` is the way back."""
+        return {**asdict(self), "betas": list(self.betas)}
+
+    def __repr__(self) -> str:
+        shown = [f.name for f in fields(self) if f.name == "lr" or getattr(self, f.name) != f.default]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run of a study: a setting and the seed of its initialisation."""
+
+    setting: Setting
+    seed: int
+
+
+def plan_runs(settings: Iterable[Setting], seeds: Iterable[int]) -> list[Run]:
+    """Every setting with every seed, setting by setting."""
+    seeds = list(seeds)
+    return [Run(setting, seed) for setting in settings for seed in seeds]
+
+
+def plan_units(runs: Sequence[Run], size: int) -> list[list[Run]]:
+    """Runs in work units of ``size``, the last one perhaps smaller: the plan depends on nothing else."""
+    return [list(runs[i : i + size]) for i in range(0, len(runs), size)]

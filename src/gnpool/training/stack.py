@@ -1,0 +1,88 @@
+"""Many copies of one module as one matrix of parameters."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from gnpool.nn import param_groups
+
+GROUPS = ("rest", "p", "q")
+
+
+class Stack:
+    """R modules of one architecture: trainable parameters in ``flat`` (R, P), everything else in ``constants``.
+
+    A row of ``flat`` holds the parameters of one replica end to end, so that an optimiser step or a norm is one
+    operation over all replicas and all parameters, whatever their shapes. Parameters of less than float32 have their
+    master copy there. Constants are buffers and frozen parameters, by name, (R, *) each; training may change buffers
+    in place, as batch norm does.
+    """
+
+    def __init__(self, make_model: Callable[[], torch.nn.Module], seeds: Sequence[int], device: torch.device) -> None:
+        self.module = _seeded(make_model, seeds[0])
+        self.pristine = copy.deepcopy(self.module)  # functional_call leaves tensors behind where a part has two names
+        self.module.to(device)
+        self.trained = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+        one_name = {id(value): name for name, value in _named(self.module)}
+        self.names = {name: one_name[id(value)] for name, value in self.module.state_dict(keep_vars=True).items()}
+        if not self.trained:
+            raise ValueError("fit_many: 'make_model' gave a module without trainable parameters")
+        self.sizes = [p.numel() for p in self.trained.values()]
+        dtypes = {p.dtype for p in self.trained.values()} | {torch.float32}
+        self.dtype = torch.float64 if torch.float64 in dtypes else torch.float32
+        rows, constants = [], []
+        for i, seed in enumerate(seeds):
+            state = _state(self.module if i == 0 else _seeded(make_model, seed))
+            if i > 0 and _shapes(state) != _shapes(_state(self.module)):
+                raise ValueError("fit_many: 'make_model' must give modules of one architecture, whatever the seed")
+            rows.append(torch.cat([state.pop(name).to(device, self.dtype).flatten() for name in self.trained]))
+            constants.append({name: value.to(device) for name, value in state.items()})
+        self.flat = torch.stack(rows)
+        self.constants = {name: torch.stack([c[name] for c in constants]) for name in constants[0]}
+
+    @property
+    def group_of_column(self) -> Tensor:
+        """(P,) the optimiser group of each column of ``flat``, as a position in GROUPS."""
+        group = {id(p): GROUPS.index(g["name"]) for g in param_groups(self.module, 0.0) for p in g["params"]}
+        return torch.cat([torch.full((p.numel(),), group[id(p)]) for p in self.trained.values()])
+
+    def unflatten(self, row: Tensor) -> dict[str, Tensor]:
+        """(P,) -> the parameters of one replica by name. ``split`` has one concatenation as its derivative."""
+        parts = row.split(self.sizes)
+        return {
+            name: part.view(p.shape).to(p.dtype) for (name, p), part in zip(self.trained.items(), parts, strict=True)
+        }
+
+    def state_dict(self, row: Tensor, constants: dict[str, Tensor]) -> dict[str, Tensor]:
+        """One replica's row and constants -> a state dict of the module, on the CPU and independent of the stack."""
+        state = {**self.unflatten(row.detach()), **constants}
+        return {name: state[one_name].cpu().clone() for name, one_name in self.names.items()}
+
+
+def _seeded(make_model: Callable[[], torch.nn.Module], seed: int) -> torch.nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = make_model()
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"fit_many: 'make_model' must return a torch.nn.Module, got {type(module).__name__}")
+    for name, p in module.named_parameters():
+        if isinstance(p, torch.nn.UninitializedParameter):
+            raise ValueError(f"fit_many: parameter '{name}' is not initialised; run the module once in 'make_model'")
+    return module
+
+
+def _named(module: torch.nn.Module) -> list[tuple[str, Tensor]]:
+    """Parameters and buffers; one that several parts share comes once."""
+    return [*module.named_parameters(), *module.named_buffers()]
+
+
+def _state(module: torch.nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach() for name, value in _named(module)}
+
+
+def _shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in state.items()}

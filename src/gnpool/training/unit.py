@@ -1,0 +1,267 @@
+"""Training one work unit: a fixed list of runs, advanced together, each with its own selection."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.modules.dropout import _DropoutNd
+
+from gnpool.training.batches import Batch, Batches
+from gnpool.training.cuda_graph import StaticBatch, record
+from gnpool.training.optimizer import StackedOptimizer
+from gnpool.training.program import Forward, Loss, Program
+from gnpool.training.settings import Run
+from gnpool.training.stack import Stack
+
+
+@dataclass(frozen=True)
+class Study:
+    """What all runs of a study share. ``criteria`` are the losses that select an epoch, the training loss first."""
+
+    make_model: Callable[[], torch.nn.Module]
+    batches: Any
+    validation: Any
+    loss: Loss
+    criteria: dict[str, Loss]
+    epochs: int
+    device: torch.device
+    forward: Forward | None = None
+    vectorize: bool | None = None
+    schedule: Callable[[int], float] | None = None
+    cuda_graph: bool | None = None
+
+
+class Unit:
+    """R runs in training. All that changes is in :meth:`state`, so that copying it back resumes the run."""
+
+    def __init__(self, study: Study, runs: Sequence[Run]) -> None:
+        self.study = study
+        self.runs = list(runs)
+        self.stack = Stack(study.make_model, [run.seed for run in runs], study.device)
+        self.program = Program(self.stack, study.loss, study.criteria, study.forward, study.vectorize)
+        self.flat, self.constants = self.stack.flat, self.stack.constants
+        self.draws = any(isinstance(m, _DropoutNd) for m in self.stack.module.modules())  # random numbers
+        settings = [run.setting for run in runs]
+        self.optimizer = StackedOptimizer(settings, self.stack.group_of_column, self.flat)
+        replicas, device = len(runs), study.device
+        self.epoch = torch.zeros((), dtype=torch.int64, device=device)  # epochs done
+        self.step = torch.zeros((), dtype=torch.int64, device=device)  # steps done in this epoch
+        self.alive = torch.ones(replicas, 1, dtype=torch.bool, device=device)
+        self.failed = torch.full((replicas,), -1, device=device)  # the epoch in which a replica diverged
+        self.train_loss = torch.zeros(replicas, dtype=torch.float64, device=device)  # summed over the epoch
+        self.best = {name: _Best(self.flat, self.constants) for name in study.criteria}
+        curve = torch.full((study.epochs, replicas), math.nan, dtype=torch.float64, device=device)
+        self.history = {name: curve.clone() for name in ("train", *study.criteria)}
+        watched = self.program.watched(self.flat, self.constants)
+        self.watched = {name: v.new_full((study.epochs + 1, *v.shape), math.nan) for name, v in watched.items()}
+        self._watch(0)
+        self._replay: Callable[[Batch], None] | None = None
+        self._validate: Callable[[], None] | None = None
+        self._scores: Tensor | None = None
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that training changes, by name."""
+        parts: dict[str, dict[str, Tensor]] = {
+            "unit": {
+                "flat": self.flat,
+                "epoch": self.epoch,
+                "step": self.step,
+                "train_loss": self.train_loss,
+                "alive": self.alive,
+                "failed": self.failed,
+            },
+            "constant": self.constants,
+            "optimizer": self.optimizer.state(),
+            "history": self.history,
+            "watched": self.watched,
+            **{f"best.{name}": best.state() for name, best in self.best.items()},
+        }
+        return {f"{part}/{name}": value for part, tensors in parts.items() for name, value in tensors.items()}
+
+    def describe(self) -> dict[str, Any]:
+        """What a checkpoint must agree with, as JSON can hold it."""
+        data = self.study.batches
+        return {
+            "runs": [{**run.setting.to_dict(), "seed": run.seed} for run in self.runs],
+            "state": {name: list(value.shape) for name, value in self.state().items()},
+            "data": data.describe() if isinstance(data, Batches) else None,
+            "device": self.study.device.type,
+        }
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`state` was at some moment between two steps."""
+        with torch.no_grad():
+            for name, value in self.state().items():
+                value.copy_(state[name])
+
+    def train_epoch(self, stopped: Callable[[], bool] = lambda: False) -> bool:
+        """Train to the end of the epoch and validate; False if stopped on the way, between two steps."""
+        study, number, done = self.study, int(self.epoch), int(self.step)
+        if study.schedule is not None:
+            self.optimizer.scale.fill_(study.schedule(number))
+        for step, batch in enumerate(self._epoch(number, done), start=done):
+            if stopped():
+                return False
+            if self.draws:
+                torch.manual_seed(_mix([number, step, *(run.seed for run in self.runs)]))
+            self._advance(batch)
+        steps = int(self.step)
+        if steps == 0:
+            raise ValueError("fit_many: 'batches' gave no batch")
+        self.history["train"][number] = self.train_loss / steps
+        for name, score in self._validation_scores(number).items():
+            self.history[name][number] = score
+            self.best[name].offer(score, self.epoch, self.alive, self.flat, self.constants, study.validation is None)
+        self.epoch += 1
+        self.step.zero_()
+        self.train_loss.zero_()
+        self._watch(number + 1)
+        return True
+
+    def evaluate(self, batches: Any, metrics: dict[str, Loss], criterion: str) -> dict[str, Tensor]:
+        """(R,) each: metrics of the selected weights, the weighted mean over all items of all batches."""
+        best = self.best[criterion]
+        return self._mean_scores(best.flat, best.constants, batches, metrics)
+
+    def _epoch(self, number: int, skip: int) -> Iterable[Any]:
+        batches, device = self.study.batches, self.study.device
+        if not isinstance(batches, Batches):
+            return (_to(batch, device) for batch in itertools.islice(batches, skip, None))
+        if self._replay is None and self._wants_graph():
+            self._record(batches)
+        orders = batches.order(number)[skip:]
+        if self._replay is not None:
+            return (batches.cut(graphs, self._padding) for graphs in orders)
+        return (batches.cut(graphs).to(device) for graphs in orders)
+
+    def _advance(self, batch: Any) -> None:
+        if self._replay is not None:
+            self._replay(batch)
+        else:
+            self._step(batch)
+
+    def _step(self, batch: Any) -> None:
+        flat = self.flat.detach().requires_grad_()
+        losses = self.program.losses(flat, self.constants, batch)
+        (gradient,) = torch.autograd.grad(losses.sum(), flat)  # a replica's loss depends on its own row alone
+        with torch.no_grad():
+            norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+            finite = torch.isfinite(norm) & torch.isfinite(losses)[:, None]
+            self.failed.copy_(torch.where((self.alive & ~finite).squeeze(1), self.epoch, self.failed))
+            self.alive &= finite
+            self.optimizer.step(self.flat, gradient, norm, self.alive)
+            self.train_loss += torch.where(self.alive.squeeze(1), losses.double(), math.nan)
+            self.step += 1
+
+    def _validation_scores(self, number: int) -> dict[str, Tensor]:
+        study = self.study
+        if study.validation is None:
+            return dict.fromkeys(study.criteria, self.history["train"][number])
+        if self._validate is not None and self._scores is not None:
+            self._validate()
+            return dict(zip(study.criteria, self._scores.unbind(1), strict=True))
+        return self._mean_scores(self.flat, self.constants, study.validation, study.criteria)
+
+    def _mean_scores(
+        self, flat: Tensor, constants: dict[str, Tensor], batches: Any, metrics: dict[str, Loss]
+    ) -> dict[str, Tensor]:
+        total = flat.new_zeros(len(flat), 2 * len(metrics), dtype=torch.float64)
+        for batch in batches:
+            total += self.program.scores(flat, constants, _to(batch, self.study.device), metrics)
+        return {name: total[:, 2 * i] / total[:, 2 * i + 1] for i, name in enumerate(metrics)}
+
+    def _watch(self, epoch: int) -> None:
+        for name, value in self.program.watched(self.flat, self.constants).items():
+            self.watched[name][epoch] = value
+
+    def _wants_graph(self) -> bool:
+        study = self.study
+        return study.device.type == "cuda" and study.cuda_graph is not False and study.vectorize is not False
+
+    def _record(self, batches: Batches) -> None:
+        study = self.study
+        self._padding = batches.padding(study.epochs)
+        static = StaticBatch(batches.cut(batches.order(0)[0], self._padding), study.device)
+        before = {name: value.clone() for name, value in self.state().items()}
+        try:
+            replay = record(lambda: self._step(static.batch), study.device)
+            if isinstance(study.validation, Batches):
+                held = [batch.to(study.device) for batch in study.validation]
+                scores = self.flat.new_zeros(len(self.flat), len(study.criteria), dtype=torch.float64)
+
+                def validate() -> None:
+                    means = self._mean_scores(self.flat, self.constants, held, study.criteria)
+                    scores.copy_(torch.stack(list(means.values()), dim=1))
+
+                self._validate = record(validate, study.device)
+                self._scores, self._held = scores, held  # the graph reads these places
+        except Exception as error:
+            if study.cuda_graph:
+                raise
+            warnings.warn(
+                f"fit_many: the step cannot be recorded as a CUDA graph and runs operation by operation, which is "
+                f"slower (cuda_graph=False says so from the start). The reason: {error}",
+                stacklevel=2,
+            )
+            object.__setattr__(study, "cuda_graph", False)
+            self._validate = None
+        else:
+
+            def load_and_replay(batch: Batch) -> None:
+                static.load(batch)
+                replay()
+
+            self._replay = load_and_replay
+        self.load_state(before)
+
+
+def _to(batch: Any, device: torch.device) -> Any:
+    return batch.to(device) if hasattr(batch, "to") else batch
+
+
+def _mix(numbers: Sequence[int]) -> int:
+    """One seed from several numbers, the same on every machine."""
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+
+
+class _Best:
+    """The weights of every replica at its best epoch so far, by one criterion."""
+
+    def __init__(self, flat: Tensor, constants: dict[str, Tensor]) -> None:
+        self.value = flat.new_full((len(flat),), math.inf, dtype=torch.float64)
+        self.epoch = torch.full((len(flat),), -1, device=flat.device)
+        self.flat = flat.clone()
+        self.constants = {name: value.clone() for name, value in constants.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        kept = {f"constant.{name}": value for name, value in self.constants.items()}
+        return {"value": self.value, "epoch": self.epoch, "flat": self.flat, **kept}
+
+    @torch.no_grad()
+    def offer(
+        self,
+        score: Tensor,
+        epoch: Tensor,
+        alive: Tensor,
+        flat: Tensor,
+        constants: dict[str, Tensor],
+        always: bool,
+    ) -> None:
+        """Take over the replicas that improved, or, with ``always``, all that are alive."""
+        better = alive.squeeze(1) & (torch.isfinite(score) if always else score < self.value)
+        for mine, new in [
+            (self.value, score),
+            (self.epoch, epoch.expand_as(self.epoch)),
+            (self.flat, flat),
+            *((self.constants[name], constants[name]) for name in constants),
+        ]:
+            mask = better.view(-1, *(1,) * (mine.dim() - 1))
+            torch.where(mask, new, mine, out=mine)
