@@ -1,0 +1,54 @@
+"""Units that cannot be read any more, and the place they are moved to."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnpool.store.files import make_folders, sync_folder, write
+from gnpool.store.keys import RECORD, TENSORS
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A unit that was stored and cannot be read any more.
+
+    Args:
+        path (pathlib.Path): Where its record was.
+        reason (str): What is wrong with it.
+        aside (pathlib.Path, optional): Where its record is now; None if it could not be moved.
+    """
+
+    path: Path
+    reason: str
+    aside: Path | None
+
+    def __str__(self) -> str:
+        moved = "it could not be moved" if self.aside is None else f"it is now '{self.aside}'"
+        return f"'{self.path}' is damaged: {self.reason}; {moved}, and the unit counts as missing"
+
+
+def set_aside(root: Path, path: Path, reason: str) -> Damage:
+    """Move a record whose lock is held, and its tensors, into ``damaged/``, with the reason beside them."""
+    folder = root / "damaged"
+    try:
+        make_folders(root, folder)
+        aside = next(file for file in _names(folder / path.name) if not file.exists())
+        path.rename(aside)  # the record first: without one the unit is not there
+        with suppress(FileNotFoundError):
+            path.with_suffix(TENSORS).rename(aside.with_suffix(TENSORS))
+        sync_folder(folder)
+    except OSError:  # no permission: the unit counts as missing all the same
+        return Damage(path, reason, None)
+    with suppress(OSError):  # no room for it: the caller is told in any case
+        when = time.strftime("%Y-%m-%d %H:%M:%S %z")
+        write(aside.with_suffix(".reason.txt"), f"{when}\n{path}\n{reason}\n".encode())
+    return Damage(path, reason, aside)
+
+
+def _names(path: Path) -> itertools.chain[Path]:
+    """``path`` and numbered variants: a unit can be damaged more than once."""
+    return itertools.chain([path], (path.with_name(f"{path.stem}.{place}{RECORD}") for place in itertools.count(2)))

@@ -1,0 +1,55 @@
+"""What goes wrong around files, in one error that names the path and the way out."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ADVICE = {
+    errno.ENOSPC: "the disk is full; free some space and start again, what was stored is still there",
+    errno.EDQUOT: "the disk quota is used up; free some space and start again, what was stored is still there",
+    errno.EFBIG: "the file would be larger than the limit of this process or file system; raise it (ulimit -f)",
+    errno.EROFS: "the file system is read-only; choose another folder",
+    errno.EACCES: "permission is denied; change the permissions (chmod, chown) or choose another folder",
+    errno.EPERM: "permission is denied; change the permissions (chmod, chown) or choose another folder",
+    errno.ENOENT: "the folder does not exist, or was removed; restore it or choose another",
+    errno.ENOTDIR: "there is a file where a folder is expected; move it away or choose another folder",
+    errno.EEXIST: "there is a file where a folder is expected; move it away or choose another folder",
+    errno.EISDIR: "there is a folder where a file is expected; move it away",
+    errno.ETIMEDOUT: "the owner of this lock does not release it; if that process is gone, remove the file",
+    errno.ENAMETOOLONG: "the path is too long for this file system; choose a shorter folder, or a key of fewer fields",
+}
+
+
+class StoreError(RuntimeError):
+    """The store cannot do what was asked; the message says where, why, and what to do.
+
+    Args:
+        path (pathlib.Path): The file or folder it is about, kept as ``path``.
+        problem (str): Why, and the way out.
+    """
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(path, problem)  # both, so that it survives pickling on the way from a worker
+        self.path = path
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"'{self.path}': {self.problem}"
+
+
+class StoreWarning(UserWarning):
+    """Something was set aside or left out, and the work can go on."""
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` on the way to ``path`` into a :class:`StoreError`, keeping the cause."""
+    try:
+        yield
+    except OSError as error:
+        where = Path(error.filename) if isinstance(error.filename, str) else path
+        advice = ADVICE.get(error.errno or 0, error.strerror or str(error))
+        raise StoreError(where, advice) from error

@@ -1,0 +1,320 @@
+"""The store: one record a work unit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from gnpool.store import keys as naming
+from gnpool.store import tensors as blobs
+from gnpool.store.damage import Damage, set_aside
+from gnpool.store.encoding import Damaged, encode, pack, unpack
+from gnpool.store.errors import StoreError, StoreWarning, translated
+from gnpool.store.files import make_folders, remove, remove_tree, write
+from gnpool.store.keys import RECORD, TENSORS
+from gnpool.store.locks import lock
+
+SCHEMA = 1
+Key = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is stored of one unit.
+
+    Args:
+        key (dict): The unit's key.
+        scores (Any): The raw scores, as they were put (tuples as lists).
+        meta (dict): Versions, device, seconds and the like.
+        tensors (dict, optional): Curves and weights by name; None if they were not read.
+    """
+
+    key: dict[str, Any]
+    scores: Any
+    meta: dict[str, Any]
+    tensors: dict[str, Tensor] | None
+
+
+class Store:
+    r"""A folder that keeps scores, curves and weights of work units, in files that ordinary tools read.
+
+    A unit is named by a key: a mapping with a string ``"table"`` and any other fields of JSON values. It is stored
+    wholly or not at all, whenever the process is killed, and what is stored never changes: of several writers of one
+    key the first to finish wins. Files carry checksums; a damaged unit is set aside when it is read, reported, and
+    counts as missing. Loading runs no code. ``docs/store.md`` describes the files.
+
+    Args:
+        root (str or pathlib.Path): The folder.
+        create (bool, optional): Whether to create the folder. (default: ``True``)
+        on_damage (Callable, optional): Called with a :class:`Damage` for each damaged unit that is found. (default:
+            a :class:`StoreWarning`)
+
+    Example:
+        >>> import tempfile, torch
+        >>> from gnpool.store import Store
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> store = Store(folder.name)
+        >>> todo = [{"table": "invsize", "cell": "GNP/er", "unit": unit} for unit in range(2)]
+        >>> for key in store.missing(todo):
+        ...     with store.claim(key) as mine:
+        ...         if mine and key not in store:
+        ...             store.put(key, scores=[{"seed": 0, "mape": 1.25}], tensors={"p": torch.tensor([1.5, 2.5])})
+        True
+        True
+        >>> store.get(todo[1]).tensors["p"]
+        tensor([1.5000, 2.5000])
+        >>> [record.scores[0]["mape"] for record in store.records("invsize")]
+        [1.25, 1.25]
+        >>> store.missing(todo)
+        []
+        >>> folder.cleanup()
+    """
+
+    def __init__(
+        self, root: str | Path, *, create: bool = True, on_damage: Callable[[Damage], None] | None = None
+    ) -> None:
+        self.root = Path(root).absolute()
+        self.on_damage = on_damage
+        with translated(self.root):
+            if create:
+                self.root.mkdir(parents=True, exist_ok=True)
+            self._check_root()
+
+    def put(
+        self, key: Key, *, scores: Any, tensors: Mapping[str, Any] | None = None, meta: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Store a unit, and remove its checkpoint. Returns whether it was new.
+
+        A unit that is stored already stays as it is; if its scores or tensors are others than these, a
+        :class:`StoreWarning` says so.
+
+        Args:
+            key (Mapping): The unit.
+            scores (Any): Any JSON value; numbers may be NaN or infinite, floats come back exactly.
+            tensors (Mapping, optional): Dense tensors or numpy arrays by name; they come back as tensors on the CPU.
+            meta (Mapping, optional): JSON values by name.
+        """
+        path = self._path(key)
+        blob = blobs.dump(tensors) if tensors else None
+        fields = {
+            "schema": SCHEMA,
+            "key": encode(dict(sorted(key.items())), "key", finite=True),
+            "tensors": None if blob is None else _described(path, blob),
+            "meta": encode(dict(meta or {}), "meta"),
+            "scores": encode(scores, "scores"),
+        }
+        data = pack(fields)
+        with translated(path), self._locked(path, "write"):
+            stored = self._read_or_set_aside(path, whole=True)
+            if not isinstance(stored, Found):
+                make_folders(self.root, path.parent)
+                _write_both(path, data, blob)
+        remove_tree(self._checkpoint(path))
+        if isinstance(stored, Damage):
+            self._report(stored)
+        if isinstance(stored, Found) and _results(stored.fields) != _results(unpack(data)):
+            warnings.warn(f"'{path}' holds other results of this unit; the first stay", StoreWarning, stacklevel=2)
+        return not isinstance(stored, Found)
+
+    def get(self, key: Key) -> Record | None:
+        """Everything stored of a unit, or None if it is not there, or damaged."""
+        return self._record(self._path(key), whole=True)
+
+    def __contains__(self, key: Key) -> bool:
+        return self._record(self._path(key), whole=False) is not None
+
+    def missing(self, keys: Iterable[Key]) -> list[Key]:
+        """Those of ``keys`` that have to be computed, in their order.
+
+        Records are checked wholly, tensors by their size; :meth:`verify` reads tensors, too.
+        """
+        found = []
+        for key in keys:
+            path = self._path(key)
+            if self._record(path, whole=False) is None:
+                found.append(key)
+            elif self._checkpoint(path).exists():  # left by a process killed just after it stored the unit
+                remove_tree(self._checkpoint(path))
+        return found
+
+    def keys(self, table: str | None = None) -> list[dict[str, Any]]:
+        """Keys of all units, or of one table."""
+        return [record.key for record in self.records(table)]
+
+    def records(self, table: str | None = None, *, tensors: bool = False) -> Iterator[Record]:
+        """All units, or those of one table, in the order of their paths.
+
+        Args:
+            table (str, optional): The ``"table"`` of the keys.
+            tensors (bool, optional): Whether to read tensors, too. (default: ``False``)
+        """
+        for path in self._paths(table):
+            record = self._record(path, whole=tensors)
+            if record is not None and table in (None, record.key["table"]):
+                yield record
+
+    def verify(self, table: str | None = None) -> list[Damage]:
+        """Read every file, set aside damaged units, and return them."""
+        looked = (self._look(path, whole=True) for path in self._paths(table))
+        return [found for found in looked if isinstance(found, Damage)]
+
+    @contextmanager
+    def claim(self, key: Key) -> Iterator[bool]:
+        """Inside the block the unit is this process's, if the value is True; False: another works on it.
+
+        The claim of a process that dies is free at once. Ask ``key not in store`` inside: another may have finished the
+        unit before the claim.
+        """
+        path = self._path(key)
+        with ExitStack() as stack:
+            with translated(path):  # not the block: its errors are its own
+                mine = stack.enter_context(self._locked(path, "claim", wait=False))
+            yield mine
+
+    def checkpoint(self, key: Key) -> Path:
+        """A folder for whatever an unfinished unit needs to go on; :meth:`put` of the unit removes it."""
+        folder = self._checkpoint(self._path(key))
+        with translated(folder):
+            make_folders(self.root, folder)
+        return folder
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}({str(self.root)!r})"
+
+    def _path(self, key: Key) -> Path:
+        return self.root / "units" / f"{naming.place(naming.canonical(key))}{RECORD}"
+
+    def _checkpoint(self, path: Path) -> Path:
+        return self.root / "checkpoints" / path.stem
+
+    def _paths(self, table: str | None) -> list[Path]:
+        """The records that may belong to the table, sorted."""
+        self._check_root()
+        top = self.root / "units"
+        if table is not None:
+            top /= naming.label(table)
+        found = []
+        with translated(top):
+            if top.exists():
+                for folder, _, names in os.walk(top, onerror=_raise):
+                    found += [Path(folder, name) for name in names if naming.RECORD_NAME.fullmatch(name)]
+        return sorted(found)
+
+    def _check_root(self) -> None:
+        if not self.root.is_dir():
+            problem = "is a file, and a store is a folder" if self.root.exists() else "does not exist, or was removed"
+            raise StoreError(self.root, f"the folder of the store {problem}; choose another")
+
+    def _locked(self, path: Path, purpose: str, *, wait: bool = True) -> AbstractContextManager[bool]:
+        folder = self.root / "locks"
+        make_folders(self.root, folder)
+        return lock(folder / f"{path.stem}.{purpose}", wait=wait)
+
+    def _record(self, path: Path, *, whole: bool) -> Record | None:
+        found = self._look(path, whole=whole)
+        if isinstance(found, Damage):
+            self._report(found)
+        if not isinstance(found, Found):
+            return None
+        fields = found.fields
+        return Record(fields["key"], fields["scores"], fields["meta"], found.tensors)
+
+    def _look(self, path: Path, *, whole: bool) -> Found | Damage | None:
+        with translated(path):
+            try:
+                return self._read(path, whole=whole)
+            except Damaged as damaged:
+                reason = str(damaged)
+            try:
+                with self._locked(path, "write"):  # another process may just be replacing it
+                    return self._read_or_set_aside(path, whole=whole)
+            except OSError:  # a store that may only be read
+                return Damage(path, reason, None)
+
+    def _read_or_set_aside(self, path: Path, *, whole: bool) -> Found | Damage | None:
+        """Read a record whose lock is held."""
+        try:
+            return self._read(path, whole=whole)
+        except Damaged as damaged:
+            return set_aside(self.root, path, str(damaged))
+
+    def _read(self, path: Path, *, whole: bool) -> Found | None:
+        try:
+            fields = unpack(path.read_bytes())
+        except FileNotFoundError:
+            self._check_root()
+            return None
+        if fields["schema"] != SCHEMA:
+            raise StoreError(
+                path,
+                f"it has schema {fields['schema']}, this version of gnpool reads {SCHEMA}; use the one that wrote it",
+            )
+        if self._path(fields["key"]) != path:
+            raise Damaged(f"it is the record of another key, {fields['key']}")
+        expected = fields["tensors"]
+        if expected is None:
+            return Found(fields, {} if whole else None)
+        file = path.with_suffix(TENSORS)
+        try:
+            blob = file.read_bytes() if whole else None
+            size = file.stat().st_size
+        except FileNotFoundError:
+            raise Damaged(f"its tensors, '{file.name}', are missing") from None
+        if size != expected["bytes"]:
+            raise Damaged(f"'{file.name}' has {size} bytes, and had {expected['bytes']}")
+        if blob is None:
+            return Found(fields, None)
+        if _described(path, blob) != expected:
+            raise Damaged(f"the content of '{file.name}' does not fit its checksum")
+        return Found(fields, blobs.load(blob))
+
+    def _report(self, damage: Damage) -> None:
+        if self.on_damage is not None:
+            self.on_damage(damage)
+        else:
+            warnings.warn(str(damage), StoreWarning, stacklevel=4)
+
+
+class Found(NamedTuple):
+    """A checked record: its fields, and its tensors if they were read."""
+
+    fields: dict[str, Any]
+    tensors: dict[str, Tensor] | None
+
+
+def _described(path: Path, blob: bytes) -> dict[str, Any]:
+    name = path.with_suffix(TENSORS).name
+    return {"file": name, "bytes": len(blob), "sha256": hashlib.sha256(blob).hexdigest()}
+
+
+def _results(fields: dict[str, Any]) -> str:
+    """Text that is equal for equal results; NaN, which equals nothing, included."""
+    return json.dumps([fields["scores"], fields["tensors"]], sort_keys=True)
+
+
+def _write_both(path: Path, data: bytes, blob: bytes | None) -> None:
+    """Write tensors, then the record, which makes the unit exist; on failure nothing is left."""
+    file = path.with_suffix(TENSORS)
+    try:
+        if blob is None:
+            file.unlink(missing_ok=True)  # left by a killed writer
+        else:
+            write(file, blob)
+        write(path, data)
+    except BaseException:
+        remove(path)
+        remove(file)
+        raise
+
+
+def _raise(error: OSError) -> None:
+    raise error
