@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch as PygBatch
 from torch_geometric.data import Data
 
 from gnpool import Batches
+from gnpool.training.padded import PaddedEpochs, StaticBatch
 from tests.training.problems import graphs
 
 
@@ -69,34 +71,53 @@ def test_sorted_edges_carry_their_lists(data):
 @pytest.mark.parametrize("sorted_edges", [False, True], ids=["tensor", "EdgeIndex"])
 def test_padding_adds_one_dummy_graph_that_does_not_count(data, sorted_edges):
     batches = Batches(data, 4, seed=1, sorted_edges=sorted_edges)
-    padding = batches.padding(epochs=5)
-    shapes = set()
+    epochs = PaddedEpochs(batches, 5, torch.device("cpu"))
+    static = StaticBatch(epochs)
+    nodes_of, edges_of = epochs.padding
     for number in range(5):
-        for order in batches.order(number):
-            real, padded = batches.cut(order), batches.cut(order, padding)
+        epoch = epochs.epoch(number)
+        for k, order in enumerate(batches.order(number)):
+            static.load(epoch, k)
+            real, padded = batches.cut(order), static.batch
             count, nodes, edges = real.batch_size, len(real.x), real.edge_index.size(1)
             assert padded.batch_size == 5
-            assert torch.equal(padded.x[:nodes], real.x)
+            assert (len(padded.x), padded.edge_index.size(1)) == (nodes_of, edges_of)
+            for name in ("x", "order", "batch"):
+                assert torch.equal(getattr(padded, name)[:nodes], getattr(real, name)), name
+            assert padded.batch[nodes:].tolist() == [4] * (nodes_of - nodes)
             assert torch.equal(padded.y[:count], real.y)
-            assert torch.equal(torch.as_tensor(padded.edge_index)[:, :edges], torch.as_tensor(real.edge_index))
-            assert torch.equal(padded.ptr[: count + 1], real.ptr)
-            assert padded.ptr[-2:].tolist() == [nodes, padding.nodes]
+            assert torch.equal(padded.edge_weight[:edges], real.edge_weight)
+            assert padded.ptr.tolist() == [*real.ptr.tolist(), *[nodes] * (4 - count), nodes_of]
             assert padded.weight.tolist() == [1.0] * count + [0.0] * (5 - count)
-            surplus = torch.as_tensor(padded.edge_index)[:, edges:]
+            edge_index = torch.as_tensor(padded.edge_index)
+            assert torch.equal(edge_index[:, :edges], torch.as_tensor(real.edge_index))
+            surplus = edge_index[:, edges:]
             assert bool((surplus >= nodes).all())
             assert torch.equal(surplus[0], surplus[1])
-            assert bool((torch.as_tensor(padded.edge_index)[1].diff() >= 0).all())
+            assert bool((edge_index[1].diff() >= 0).all())
             assert torch.isfinite(padded.y).all()
-            shapes.add(tuple(tuple(v.shape) for v in padded.fields.values() if isinstance(v, torch.Tensor)))
-    assert len(shapes) == 1
+            if sorted_edges:
+                fresh = EdgeIndex(edge_index.clone(), sparse_size=(nodes_of, nodes_of), sort_order="col")
+                assert torch.equal(padded.edge_index.get_csc()[0][0], fresh.get_csc()[0][0])
+                (ptr, col), perm = padded.edge_index.get_csr()
+                assert torch.equal(ptr, fresh.get_csr()[0][0])
+                assert torch.equal(col, edge_index[1][perm])
+                assert bool((edge_index[0][perm].diff() >= 0).all())
+                assert torch.equal(perm.sort().values, torch.arange(edges_of))
 
 
-def test_weights_of_nodes_are_padded_with_zeros():
-    data = [Data(x=torch.ones(n, 1), y=torch.arange(n) + 1.0, weight=torch.ones(n)) for n in (2, 3)]
-    batches = Batches(data, 2, seed=None)
-    padded = batches.cut(torch.tensor([0, 1]), batches.padding(1)._replace(nodes=8))
-    assert padded.y.tolist() == [1, 2, 1, 2, 3, 3, 3, 3]
-    assert padded.weight.tolist() == [1, 1, 1, 1, 1, 0, 0, 0]
+def test_padded_weights_of_nodes():
+    data = [Data(x=torch.ones(n, 1), y=torch.arange(n) + 1.0, weight=torch.ones(n)) for n in (2, 3, 4)]
+    epoch = PaddedEpochs(Batches(data, 2, seed=None), 1, torch.device("cpu")).epoch(0)
+    assert epoch["y"].tolist() == [[1, 2, 1, 2, 3, 3], [1, 2, 3, 4, 4, 4]]
+    assert epoch["weight"].tolist() == [[1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0]]
+
+
+def test_padding_without_any_edge():
+    data = [Data(x=torch.ones(2, 1), edge_index=torch.empty(2, 0, dtype=torch.long), y=torch.ones(1)) for _ in range(3)]
+    epoch = PaddedEpochs(Batches(data, 2, sorted_edges=True), 2, torch.device("cpu")).epoch(1)
+    assert epoch["edge_index"].shape == (2, 2, 0)
+    assert epoch["csc_ptr"].tolist() == [[0] * 6] * 2
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""Graphs in flat tensors, from which batches are cut: shuffled by a seed alone, padded to one shape on demand."""
+"""Graphs in flat tensors, from which batches are cut, shuffled by a seed alone."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,13 +54,6 @@ class Batch:
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={list(v.shape) if isinstance(v, Tensor) else v}" for k, v in self.fields.items())
         return f"Batch({shown})"
-
-
-class Padding(NamedTuple):
-    """Rows that every padded batch has."""
-
-    nodes: int
-    edges: int
 
 
 class Batches:
@@ -159,22 +152,8 @@ class Batches:
         """The batches of epoch ``number``."""
         return (self.cut(graphs) for graphs in self.order(number))
 
-    def padding(self, epochs: int) -> Padding:
-        """The least padding that fits every batch of the first ``epochs`` epochs."""
-        nodes = edges = 0
-        for number in range(epochs if self.seed is not None else 1):
-            for graphs in self.order(number):
-                nodes = max(nodes, int(self.nodes[graphs].sum()))
-                edges = max(edges, int(self.edges[graphs].sum()))
-        return Padding(nodes + 1, edges)  # one node more: surplus edges need a place to go
-
-    def cut(self, graphs: Tensor, padding: Padding | None = None) -> Batch:
-        """The batch of the given graphs, in their order.
-
-        With ``padding`` it has ``batch_size + 1`` graphs. The last one is a dummy that takes the surplus nodes and
-        edges, the ones between it and the real graphs are empty; items of all of these have weight 0. Their values
-        are copies of real ones, so that losses are finite on them.
-        """
+    def cut(self, graphs: Tensor) -> Batch:
+        """The batch of the given graphs, in their order."""
         nodes, edges = self.nodes[graphs], self.edges[graphs]
         rows = {"node": _ranges(self.first_node[graphs], nodes), "edge": _ranges(self.first_edge[graphs], edges)}
         rows["graph"] = graphs
@@ -184,44 +163,15 @@ class Batches:
         if EDGES in fields:
             fields[EDGES] += torch.repeat_interleave(_starts(nodes), edges)
         if TRANSPOSE in fields:
-            fields[TRANSPOSE] += torch.repeat_interleave(_starts(edges), edges)
-        size, total = len(graphs), int(nodes.sum())
-        if padding is not None:
-            fields = self._pad(fields, padding, size, total, len(rows["edge"]))
-            spare = nodes.new_tensor([padding.nodes - total])
-            nodes = torch.cat([nodes, nodes.new_zeros(self.batch_size - size), spare])
-            size, total = self.batch_size + 1, padding.nodes
-        if TRANSPOSE in fields:
-            fields[EDGES] = _sorted_edge_index(fields[EDGES], total, fields.pop(TRANSPOSE))
+            order = fields.pop(TRANSPOSE) + torch.repeat_interleave(_starts(edges), edges)
+            fields[EDGES] = sorted_edge_index(fields[EDGES], int(nodes.sum()), order)
         return Batch(
             **fields,
-            batch=torch.repeat_interleave(torch.arange(size), nodes),
+            batch=torch.repeat_interleave(torch.arange(len(graphs)), nodes),
             ptr=torch.cat([_starts(nodes), nodes.sum()[None]]),
-            batch_size=size,
+            batch_size=len(graphs),
             max_nodes=self.max_nodes,
         )
-
-    def _pad(
-        self, fields: dict[str, Tensor], padding: Padding, graphs: int, nodes: int, edges: int
-    ) -> dict[str, Tensor]:
-        spare = {"node": padding.nodes - nodes, "edge": padding.edges - edges, "graph": self.batch_size + 1 - graphs}
-        level_of_items = self.levels.get("y", "graph")
-        if "weight" not in fields:
-            items = {"node": nodes, "edge": edges, "graph": graphs}[level_of_items]
-            fields["weight"] = torch.ones(items, dtype=torch.float64)
-        padded = {}
-        for name, value in fields.items():
-            if name == EDGES:  # from dummy nodes to themselves, evenly
-                ends = nodes + torch.arange(spare["edge"]) * spare["node"] // max(1, spare["edge"])
-                padded[name] = torch.cat([value, ends.expand(2, -1)], dim=1)
-            elif name == TRANSPOSE:
-                padded[name] = torch.cat([value, torch.arange(edges, padding.edges)])
-            elif name == "weight":
-                padded[name] = torch.cat([value, value.new_zeros(spare[level_of_items])])
-            else:
-                last = value[-1:].expand(spare[self.levels[name]], *value.shape[1:])
-                padded[name] = torch.cat([value, last])
-        return padded
 
     def describe(self) -> dict[str, Any]:
         """What makes these batches: the options, and a checksum of the data."""
@@ -252,8 +202,8 @@ def _lexicographic(first: Tensor, second: Tensor) -> Tensor:
     return order[first[order].argsort(stable=True)]
 
 
-def _sorted_edge_index(edge_index: Tensor, nodes: int, transpose: Tensor) -> EdgeIndex:
-    """An EdgeIndex that need not sort: what it would compute and keep is handed to it."""
+def sorted_edge_index(edge_index: Tensor, nodes: int, transpose: Tensor) -> EdgeIndex:
+    """An EdgeIndex that need not sort: the order by source, which it would compute and keep, is handed to it."""
     result = EdgeIndex(edge_index, sparse_size=(nodes, nodes), sort_order="col")
     result._T_perm = transpose
     result._T_index = (edge_index[0][transpose], edge_index[1][transpose])

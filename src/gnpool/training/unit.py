@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn.modules.dropout import _DropoutNd
 
-from gnpool.training.batches import Batch, Batches
-from gnpool.training.cuda_graph import StaticBatch, record
+from gnpool.training.batches import Batches
+from gnpool.training.cuda_graph import record
 from gnpool.training.optimizer import StackedOptimizer
+from gnpool.training.padded import PaddedEpochs, StaticBatch
 from gnpool.training.program import Forward, Loss, Program
 from gnpool.training.settings import Run
 from gnpool.training.stack import Stack
@@ -63,9 +65,8 @@ class Unit:
         watched = self.program.watched(self.flat, self.constants)
         self.watched = {name: v.new_full((study.epochs + 1, *v.shape), math.nan) for name, v in watched.items()}
         self._watch(0)
-        self._replay: Callable[[Batch], None] | None = None
-        self._validate: Callable[[], None] | None = None
-        self._scores: Tensor | None = None
+        self._recorded: _Recorded | None = None
+        self._may_record = True
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that training changes, by name."""
@@ -107,12 +108,12 @@ class Unit:
         study, number, done = self.study, int(self.epoch), int(self.step)
         if study.schedule is not None:
             self.optimizer.scale.fill_(study.schedule(number))
-        for step, batch in enumerate(self._epoch(number, done), start=done):
+        for step, take in enumerate(self._epoch(number, done), start=done):
             if stopped():
                 return False
             if self.draws:
                 torch.manual_seed(_mix([number, step, *(run.seed for run in self.runs)]))
-            self._advance(batch)
+            take()
         steps = int(self.step)
         if steps == 0:
             raise ValueError("fit_many: 'batches' gave no batch")
@@ -131,22 +132,19 @@ class Unit:
         best = self.best[criterion]
         return self._mean_scores(best.flat, best.constants, batches, metrics)
 
-    def _epoch(self, number: int, skip: int) -> Iterable[Any]:
-        batches, device = self.study.batches, self.study.device
-        if not isinstance(batches, Batches):
-            return (_to(batch, device) for batch in itertools.islice(batches, skip, None))
-        if self._replay is None and self._wants_graph():
-            self._record(batches)
-        orders = batches.order(number)[skip:]
-        if self._replay is not None:
-            return (batches.cut(graphs, self._padding) for graphs in orders)
-        return (batches.cut(graphs).to(device) for graphs in orders)
-
-    def _advance(self, batch: Any) -> None:
-        if self._replay is not None:
-            self._replay(batch)
+    def _epoch(self, number: int, skip: int) -> Iterable[Callable[[], None]]:
+        """The steps of an epoch that are still to do, each a function that takes it."""
+        data, device = self.study.batches, self.study.device
+        ready: Iterable[Any]
+        if isinstance(data, Batches):
+            if self._recorded is None and self._wants_graph():
+                self._record(data)
+            if self._recorded is not None:
+                return self._recorded.steps(number, skip)
+            ready = (data.cut(graphs) for graphs in data.order(number)[skip:])
         else:
-            self._step(batch)
+            ready = itertools.islice(data, skip, None)
+        return (functools.partial(self._step, _to(batch, device)) for batch in ready)
 
     def _step(self, batch: Any) -> None:
         flat = self.flat.detach().requires_grad_()
@@ -165,9 +163,9 @@ class Unit:
         study = self.study
         if study.validation is None:
             return dict.fromkeys(study.criteria, self.history["train"][number])
-        if self._validate is not None and self._scores is not None:
-            self._validate()
-            return dict(zip(study.criteria, self._scores.unbind(1), strict=True))
+        if self._recorded is not None and self._recorded.validate is not None:
+            self._recorded.validate()
+            return dict(zip(study.criteria, self._recorded.scores.unbind(1), strict=True))
         return self._mean_scores(self.flat, self.constants, study.validation, study.criteria)
 
     def _mean_scores(
@@ -184,43 +182,52 @@ class Unit:
 
     def _wants_graph(self) -> bool:
         study = self.study
-        return study.device.type == "cuda" and study.cuda_graph is not False and study.vectorize is not False
+        wanted = study.cuda_graph is not False and study.vectorize is not False
+        return self._may_record and wanted and study.device.type == "cuda"
 
     def _record(self, batches: Batches) -> None:
-        study = self.study
-        self._padding = batches.padding(study.epochs)
-        static = StaticBatch(batches.cut(batches.order(0)[0], self._padding), study.device)
         before = {name: value.clone() for name, value in self.state().items()}
         try:
-            replay = record(lambda: self._step(static.batch), study.device)
-            if isinstance(study.validation, Batches):
-                held = [batch.to(study.device) for batch in study.validation]
-                scores = self.flat.new_zeros(len(self.flat), len(study.criteria), dtype=torch.float64)
-
-                def validate() -> None:
-                    means = self._mean_scores(self.flat, self.constants, held, study.criteria)
-                    scores.copy_(torch.stack(list(means.values()), dim=1))
-
-                self._validate = record(validate, study.device)
-                self._scores, self._held = scores, held  # the graph reads these places
+            self._recorded = _Recorded(self, batches)
         except Exception as error:
-            if study.cuda_graph:
+            if self.study.cuda_graph:
                 raise
             warnings.warn(
                 f"fit_many: the step cannot be recorded as a CUDA graph and runs operation by operation, which is "
                 f"slower (cuda_graph=False says so from the start). The reason: {error}",
                 stacklevel=2,
             )
-            object.__setattr__(study, "cuda_graph", False)
-            self._validate = None
-        else:
+            self._may_record = False
+        self.load_state(before)  # recording takes some steps
 
-            def load_and_replay(batch: Batch) -> None:
-                static.load(batch)
-                replay()
 
-            self._replay = load_and_replay
-        self.load_state(before)
+class _Recorded:
+    """The step and the validation of a unit as CUDA graphs."""
+
+    def __init__(self, unit: Unit, batches: Batches) -> None:
+        study = unit.study
+        self.epochs = PaddedEpochs(batches, study.epochs, study.device)
+        self.static = StaticBatch(self.epochs)
+        self.replay = record(lambda: unit._step(self.static.batch), study.device)
+        self.validate: Callable[[], None] | None = None
+        self.scores = unit.flat.new_zeros(len(unit.flat), len(study.criteria), dtype=torch.float64)
+        if isinstance(study.validation, Batches):
+            self.held = [batch.to(study.device) for batch in study.validation]
+
+            def validate() -> None:
+                means = unit._mean_scores(unit.flat, unit.constants, self.held, study.criteria)
+                self.scores.copy_(torch.stack(list(means.values()), dim=1))
+
+            self.validate = record(validate, study.device)
+
+    def steps(self, number: int, skip: int) -> Iterator[Callable[[], None]]:
+        epoch = self.epochs.epoch(number)
+        for step in range(skip, len(self.epochs.batches)):
+            yield functools.partial(self._take, epoch, step)
+
+    def _take(self, epoch: dict[str, Tensor], step: int) -> None:
+        self.static.load(epoch, step)
+        self.replay()
 
 
 def _to(batch: Any, device: torch.device) -> Any:

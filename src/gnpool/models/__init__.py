@@ -1,0 +1,26 @@
+"""Networks with a slot for a pooling, as plain modules of PyTorch Geometric."""
+
+from gnpool.models.gnp import StudyGNPAggregation
+from gnpool.models.graph_net import GraphNet
+from gnpool.models.node_net import NodeNet
+from gnpool.models.pooling import make_pooling
+from gnpool.models.sagpool import SAGPoolNet
+from gnpool.models.set2set import Set2Set
+from gnpool.models.set_net import SetNet
+from gnpool.models.set_transformer import AttentionBlock, SetTransformer
+from gnpool.models.slot import pooled_channels
+from gnpool.models.sort import SortPooling
+
+__all__ = [
+    "AttentionBlock",
+    "GraphNet",
+    "NodeNet",
+    "SAGPoolNet",
+    "Set2Set",
+    "SetNet",
+    "SetTransformer",
+    "SortPooling",
+    "StudyGNPAggregation",
+    "make_pooling",
+    "pooled_channels",
+]

@@ -1,0 +1,139 @@
+"""The network of the node-level tasks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gnpool.models.parts import ACTIVATIONS, check_activation, reset
+from gnpool.models.segments import Segments
+from gnpool.models.slot import Edges, GNPDefaults, Pooling, by_destination, fill, pool, pool_neighbors, pooled_channels
+
+
+class NodeNet(torch.nn.Module):
+    r"""Layers of message passing and a linear output at each node.
+
+    .. math::
+        h^0 = x, \qquad h^{l}_v = \sigma\Big(\mathrm{AGG}_{u \in \mathcal{N}(v)} \,
+        \mathrm{MLP}^l([h^{l-1}_u, w_{uv}])\Big), \qquad \hat y_v = w^\top h^L_v
+
+    where MLP is two fully connected layers with :math:`\sigma` after each, and the weight of an edge is an input of its
+    message (a factor would make shortest paths products). There is no term for the node itself: where it should take
+    part, the edges hold a loop. With ReLU, the outer :math:`\sigma` changes something behind GNP only.
+
+    Args:
+        in_channels (int): Number of node features.
+        aggr (str or Aggregation or callable, optional): The aggregation of every layer; see :class:`GraphNet`. Each
+            layer has its own: of an aggregation given as a module, each layer takes a copy. (default: ``"gnp"``)
+        edge_weights (bool, optional): Whether edges have weights. Without them a message depends on its source
+            alone, so that GNP holds no tensor of messages. (default: ``False``)
+        layers (int, optional): Number of layers. (default: ``3``)
+        hidden, out_channels, activation, out_bias, gnp_bias, nonneg, t0, aggr_options (optional): As in
+            :class:`GraphNet`.
+
+    Shapes:
+        - **input:** x :math:`(N, d)`, edge_index :math:`(2, E)`, edge_weight :math:`(E)`
+        - **output:** :math:`(N, d_{out})`
+
+    Example:
+        >>> import torch
+        >>> from gnpool.models import NodeNet
+        >>> model = NodeNet(1, "min", edge_weights=True)
+        >>> edges = torch.tensor([[0, 1, 0, 1], [0, 0, 1, 1]])
+        >>> model(torch.ones(2, 1), edges, torch.tensor([0.0, 2.0, 2.0, 0.0])).shape
+        torch.Size([2, 1])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        aggr: Pooling = "gnp",
+        *,
+        edge_weights: bool = False,
+        layers: int = 3,
+        hidden: int = 32,
+        out_channels: int = 1,
+        activation: str = "relu",
+        out_bias: bool = False,
+        gnp_bias: bool = False,
+        nonneg: str | None = "relu",
+        t0: float | None = None,
+        aggr_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.activation = check_activation(activation, "NodeNet")
+        if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
+            raise ValueError(f"NodeNet: 'layers' must be a positive integer, got {layers!r}")
+        self.in_channels, self.hidden, self.edge_weights = in_channels, hidden, edge_weights
+        gnp = GNPDefaults(gnp_bias, nonneg, t0)
+        self.layers = torch.nn.ModuleList()
+        width = in_channels
+        for _ in range(layers):
+            pooling = copy.deepcopy(fill(aggr, hidden, aggr_options, gnp, "aggr"))
+            self.layers.append(_Layer(width, hidden, pooling, edge_weights, activation))
+            width = pooled_channels(pooling, hidden)
+        self.out = torch.nn.Linear(width, out_channels, bias=out_bias)
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module."""
+        reset(self)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        r"""Forward pass.
+
+        Args:
+            x (torch.Tensor): The node features.
+            edge_index (torch.Tensor or torch_geometric.EdgeIndex): The edges. They are sorted by destination unless an
+                ``EdgeIndex`` says that they are.
+            edge_weight (torch.Tensor, optional): The weight of each edge, given exactly if ``edge_weights=True``.
+        """
+        if self.edge_weights == (edge_weight is None):
+            given = "none was given" if edge_weight is None else "'edge_weight' was given"
+            raise ValueError(f"NodeNet: the model was built with edge_weights={self.edge_weights}, but {given}")
+        edges = None
+        if edge_weight is not None:
+            if edge_weight.shape != (edge_index.size(1),):
+                raise ValueError(
+                    f"NodeNet: 'edge_weight' must have one value for each of the {edge_index.size(1)} edges, "
+                    f"got shape {tuple(edge_weight.shape)}"
+                )
+            edges = by_destination(edge_index, x.size(0))
+            edge_weight = edge_weight if edges.order is None else edge_weight[edges.order]
+        for layer in self.layers:
+            x = layer(x, edge_index, edges, edge_weight)
+        y: Tensor = self.out(x)
+        return y
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.__class__.__name__}({self.in_channels}, aggr={self.layers[0].aggr}, "
+            f"edge_weights={self.edge_weights}, layers={len(self.layers)}, hidden={self.hidden}, "
+            f"activation={self.activation!r})"
+        )
+
+
+class _Layer(torch.nn.Module):
+    def __init__(self, in_channels: int, hidden: int, aggr: Any, edge_weights: bool, activation: str) -> None:
+        super().__init__()
+        self.activation = activation
+        self.lin1 = torch.nn.Linear(in_channels + edge_weights, hidden)
+        self.lin2 = torch.nn.Linear(hidden, hidden)
+        self.aggr = aggr
+
+    def reset_parameters(self) -> None:
+        reset(self)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edges: Edges | None, edge_weight: Tensor | None) -> Tensor:
+        act = ACTIVATIONS[self.activation]
+        if edges is None or edge_weight is None:
+            return act(pool_neighbors(self.aggr, act(self.lin2(act(self.lin1(x)))), edge_index))
+        # lin1 of [h_u, w_uv], its part of the node computed once for all edges out of the node
+        of_node, of_edge = self.lin1.weight[:, :-1], self.lin1.weight[:, -1]
+        first = F.linear(x, of_node, self.lin1.bias).index_select(0, edges.source)
+        messages = act(self.lin2(act(first + edge_weight[:, None] * of_edge)))
+        return act(pool(self.aggr, messages, Segments(messages, edges.destination, edges.ptr, x.size(0))))

@@ -1,0 +1,51 @@
+"""Parts that the networks share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "leaky_relu": F.leaky_relu, "elu": F.elu}
+
+
+def check_activation(name: str, model: str) -> str:
+    """``name`` if it is an activation, or a ValueError."""
+    if name not in ACTIVATIONS:
+        raise ValueError(f"{model}: 'activation' must be one of {tuple(ACTIVATIONS)}, got {name!r}")
+    return name
+
+
+class MLP(torch.nn.Module):
+    """Fully connected layers, each with a bias and followed by the activation, the last one too."""
+
+    def __init__(self, widths: list[int], activation: str) -> None:
+        super().__init__()
+        self.activation = activation
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in pairwise(widths))
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module."""
+        reset(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        act = ACTIVATIONS[self.activation]
+        for layer in self.layers:
+            x = act(layer(x))
+        return x
+
+    def __repr__(self) -> str:
+        widths = [layer.in_features for layer in self.layers] + [self.layers[-1].out_features]
+        return f"{self.__class__.__name__}({widths}, {self.activation!r})"
+
+
+def reset(module: torch.nn.Module) -> None:
+    """Reset the children of ``module`` in order."""
+    for child in module.children():
+        if isinstance(child, torch.nn.ModuleList):
+            reset(child)
+        elif callable(again := getattr(child, "reset_parameters", None)):
+            again()
