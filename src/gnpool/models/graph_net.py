@@ -125,13 +125,14 @@ class GraphNet(torch.nn.Module):
                 ``max_nodes``, nothing waits for a GPU.
             max_nodes (int, optional): A size that no graph exceeds.
         """
+        relu = self.activation == "relu"  # then no row that is pooled is negative
         graphs = Segments(x, batch, ptr, batch_size, max_nodes)
         if self.lift is None:
-            h = ACTIVATIONS[self.activation](pool_neighbors(self.aggr, self.mlp(x), edge_index))
+            h = ACTIVATIONS[self.activation](pool_neighbors(self.aggr, self.mlp(x), edge_index, relu))
         else:
             h = self.lift(x)
-            h = self.mlp((1 + self.eps) * h + pool_neighbors(self.aggr, h, edge_index))
-        y: Tensor = self.out(pool(self.readout, h, graphs))
+            h = self.mlp((1 + self.eps) * h + pool_neighbors(self.aggr, h, edge_index, relu))
+        y: Tensor = self.out(pool(self.readout, h, graphs, relu))
         return y
 
     def __repr__(self) -> str:

@@ -129,11 +129,11 @@ class _Layer(torch.nn.Module):
         reset(self)
 
     def forward(self, x: Tensor, edge_index: Tensor, edges: Edges | None, edge_weight: Tensor | None) -> Tensor:
-        act = ACTIVATIONS[self.activation]
+        act, relu = ACTIVATIONS[self.activation], self.activation == "relu"  # then no message is negative
         if edges is None or edge_weight is None:
-            return act(pool_neighbors(self.aggr, act(self.lin2(act(self.lin1(x)))), edge_index))
+            return act(pool_neighbors(self.aggr, act(self.lin2(act(self.lin1(x)))), edge_index, relu))
         # lin1 of [h_u, w_uv], its part of the node computed once for all edges out of the node
         of_node, of_edge = self.lin1.weight[:, :-1], self.lin1.weight[:, -1]
         first = F.linear(x, of_node, self.lin1.bias).index_select(0, edges.source)
         messages = act(self.lin2(act(first + edge_weight[:, None] * of_edge)))
-        return act(pool(self.aggr, messages, Segments(messages, edges.destination, edges.ptr, x.size(0))))
+        return act(pool(self.aggr, messages, Segments(messages, edges.destination, edges.ptr, x.size(0)), relu))

@@ -76,7 +76,7 @@ class SetNet(torch.nn.Module):
     ) -> Tensor:
         r"""Forward pass; without ``batch`` and ``ptr`` all elements are one set. Arguments as in :class:`GraphNet`."""
         sets = Segments(x, batch, ptr, batch_size, max_nodes)
-        y: Tensor = self.out(pool(self.pool, self.mlp(x), sets))
+        y: Tensor = self.out(pool(self.pool, self.mlp(x), sets, self.activation == "relu"))
         return y
 
     def __repr__(self) -> str:

@@ -10,11 +10,13 @@ from torch import Tensor
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.utils.sparse import index2ptr
 
+from gnpool.models.fused import has_fused_form, pool_non_negative
 from gnpool.models.pooling import make_pooling
 from gnpool.models.segments import Segments
 from gnpool.models.set2set import Set2Set
 from gnpool.models.sort import SortPooling
 from gnpool.nn import GNPAggregation
+from gnpool.ops import norm_pool, norm_pool_neighbors
 
 PoolingFunction: TypeAlias = Callable[
     [Tensor, Tensor, int], Tensor
@@ -59,23 +61,32 @@ def pooled_channels(pooling: Aggregation | PoolingFunction, channels: int) -> in
     return pool(pooling, x, Segments(x, index, count=1)).size(-1)
 
 
-def pool(pooling: Aggregation | PoolingFunction, x: Tensor, segments: Segments) -> Tensor:
-    """Pool rows: (N, D) -> (G, D')."""
+def pool(pooling: Aggregation | PoolingFunction, x: Tensor, segments: Segments, non_negative: bool = False) -> Tensor:
+    """Pool rows: (N, D) -> (G, D'); ``non_negative`` says that no row is below 0, which allows faster ways."""
     if isinstance(pooling, GNPAggregation):
         if segments.given_ptr is not None:  # sorted rows: nothing left to sort
             return pooling(x, ptr=segments.given_ptr)
         return pooling(x, segments.index, dim_size=segments.count)
     if isinstance(pooling, (SortPooling, Set2Set)):
         return pooling.pool(x, segments)
+    if non_negative and segments.given_ptr is not None and has_fused_form(pooling):
+        ptr = segments.given_ptr
+        return pool_non_negative(pooling, x, lambda v, p, q: norm_pool(v, p=p, q=q, ptr=ptr, eps=0.0))
     if isinstance(pooling, Aggregation):  # not by ptr: vmap runs PyG's path for that in a loop
         return pooling(x, segments.index, dim_size=segments.count)
     return pooling(x, segments.index, segments.count)
 
 
-def pool_neighbors(pooling: Aggregation | PoolingFunction, x: Tensor, edge_index: Tensor) -> Tensor:
-    """Pool over the neighbours of each node: (N, D) -> (N, D'); with GNP no (E, D) tensor is held."""
+def pool_neighbors(
+    pooling: Aggregation | PoolingFunction, x: Tensor, edge_index: Tensor, non_negative: bool = False
+) -> Tensor:
+    """Pool over the neighbours of each node: (N, D) -> (N, D'); with GNP no (E, D) tensor is held, nor with PyG's
+    fixed poolings where ``non_negative`` says that no row is below 0.
+    """
     if isinstance(pooling, GNPAggregation) and not (pooling._forward_hooks or pooling._forward_pre_hooks):
         return pooling.pool_neighbors(x, edge_index)
+    if non_negative and has_fused_form(pooling):
+        return pool_non_negative(pooling, x, lambda v, p, q: norm_pool_neighbors(v, edge_index, p=p, q=q, eps=0.0))
     source, destination = plain(edge_index)
     messages = x.index_select(0, source)
     return pool(pooling, messages, Segments(messages, destination, count=x.size(0)))
