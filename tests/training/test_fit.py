@@ -267,8 +267,8 @@ def test_progress():
     assert [(p.unit, p.units, p.epoch, p.epochs, p.failed) for p in seen] == [
         (0, 2, 1, 2, 0), (0, 2, 2, 2, 0), (1, 2, 1, 2, 1), (1, 2, 2, 2, 1),
     ]  # fmt: skip
-    assert seen[0].best > 0
-    assert seen[2].best == math.inf
+    assert seen[0].best["loss"] > 0
+    assert seen[2].best == {"loss": math.inf}
     assert all(p.seconds > 0 for p in seen)
 
 

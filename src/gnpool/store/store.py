@@ -187,6 +187,13 @@ class Store:
             make_folders(self.root, folder)
         return folder
 
+    def publish(self, name: str, text: str) -> Path:
+        """Write a file that is made from the store, such as a summary, beside it; the last writer wins."""
+        path = self.root / name
+        with translated(path), self._locked(path, "publish"):
+            write(path, text.encode())
+        return path
+
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({str(self.root)!r})"
 

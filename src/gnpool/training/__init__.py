@@ -1,8 +1,9 @@
 """Training of one model or many at once; knows no task and no network."""
 
 from gnpool.training.batches import Batch, Batches
+from gnpool.training.evaluate import evaluate_items
 from gnpool.training.fit import Progress, fit_many
 from gnpool.training.result import Best, Fit, Outcome
 from gnpool.training.settings import Setting
 
-__all__ = ["Batch", "Batches", "Best", "Fit", "Outcome", "Progress", "Setting", "fit_many"]
+__all__ = ["Batch", "Batches", "Best", "Fit", "Outcome", "Progress", "Setting", "evaluate_items", "fit_many"]

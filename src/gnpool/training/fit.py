@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 
 from gnpool.training.batches import Batches
 from gnpool.training.checkpoint import fingerprint_of, read_checkpoint, write_checkpoint
+from gnpool.training.cuda_graph import own_stream
 from gnpool.training.program import Forward, Loss
 from gnpool.training.result import Fit
 from gnpool.training.settings import Setting, plan_runs, plan_units
@@ -33,7 +34,7 @@ class Progress:
     units: int
     epoch: int  # epochs done
     epochs: int
-    best: float  # lowest value of the first criterion among the runs of the unit
+    best: dict[str, float]  # by criterion, the lowest value among the runs of the unit
     failed: int  # runs of the unit that diverged
     seconds: float  # since the unit began, or went on
 
@@ -177,7 +178,7 @@ def _run_units(
         if unit.study.device.type == "cpu":
             torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
         try:
-            with torch.random.fork_rng() if unit.draws else contextlib.nullcontext():
+            with torch.random.fork_rng() if unit.draws else contextlib.nullcontext(), own_stream(unit.study.device):
                 while int(unit.epoch) < unit.study.epochs and unit.train_epoch(stop.is_set):
                     if saver is not None:
                         saver.save_sometimes()
@@ -226,7 +227,7 @@ def _where(unit: Unit, number: int, units: int, began: float) -> Progress:
         units=units,
         epoch=int(unit.epoch),
         epochs=unit.study.epochs,
-        best=float(unit.best["loss"].value.min()),
+        best={name: float(kept.value.min()) for name, kept in unit.best.items()},
         failed=int((~unit.alive).sum()),
         seconds=time.monotonic() - began,
     )

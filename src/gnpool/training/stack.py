@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Sequence
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from gnpool.nn import param_groups
 
 GROUPS = ("rest", "p", "q")
+_SEEDING = threading.Lock()  # torch's generator is one for all threads
 
 
 class Stack:
@@ -64,7 +66,7 @@ class Stack:
 
 
 def _seeded(make_model: Callable[[], torch.nn.Module], seed: int) -> torch.nn.Module:
-    with torch.random.fork_rng(devices=[]):
+    with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = make_model()
     if not isinstance(module, torch.nn.Module):

@@ -1,0 +1,77 @@
+"""How much of a study is done: from seconds, for tests, to what the paper did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gnpool.lab.grids import Grid
+from gnpool.tasks import Task
+from gnpool.training import Setting
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A share of the full study.
+
+    Args:
+        name (str): How it is asked for.
+        seeds (int): Runs of every setting, with the seeds 0, 1, ...
+        whole_grid (bool): All settings of a grid, or its quick one.
+        epochs (float): Share of the epochs of a task.
+        counts (Mapping): Graphs or sets of each split; a split without number has all.
+        notes (str): What was reduced, for the reader of a result.
+        size_count (int): Graphs of each size where the error is shown against the size.
+        unit (int): Runs of a work unit: one program, one thread of a CPU. A number of the study and not of the machine,
+            since rounding depends on it.
+    """
+
+    name: str
+    seeds: int = 5
+    whole_grid: bool = True
+    epochs: float = 1.0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    notes: str = ""
+    size_count: int = 100
+    unit: int = 120
+
+    def settings(self, grid: Grid) -> tuple[Setting, ...]:
+        """The settings to train."""
+        return grid.settings if self.whole_grid else (grid.quick,)
+
+    def epochs_of(self, task: Task) -> int:
+        """How long to train."""
+        return max(1, round(self.epochs * task.epochs))
+
+
+PRESETS = {
+    "smoke": Preset(
+        "smoke",
+        seeds=2,
+        whole_grid=False,
+        epochs=0.01,
+        counts={"train": 32, "val": 16, "test": 16},
+        notes="smoke: only to see that everything runs; the numbers mean nothing",
+        size_count=2,
+        unit=2,
+    ),
+    "quick": Preset(
+        "quick",
+        seeds=2,
+        whole_grid=False,
+        epochs=0.3,
+        counts={"train": 800, "val": 200, "test": 400},
+        notes="quick: one setting instead of a grid, 2 seeds instead of 5, 800 training graphs or sets instead of 4,000 to"
+        " 5,000, 30 % of the epochs",
+        size_count=20,
+        unit=2,
+    ),
+    "paper": Preset("paper"),
+}
+
+
+def get_preset(name: str) -> Preset:
+    """The preset called ``name``."""
+    if name not in PRESETS:
+        raise ValueError(f"'preset' must be one of {', '.join(PRESETS)}, got {name!r}")
+    return PRESETS[name]

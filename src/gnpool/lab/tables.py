@@ -1,0 +1,242 @@
+"""The tables and figures of the paper: which recipe and which exam each cell needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gnpool.lab.paper import MODEL_COLUMN, paper_tables
+from gnpool.lab.recipes import Exam, Recipe, Variant
+from gnpool.tasks import get_structure, get_task
+
+FIXED = ("sum", "max", "mean", "min")
+GRAPH_TASKS = ("invsize", "harmonic", "maxdegree")
+SET_TASKS = ("mu_post", "sigma2_post", "mu_map", "sigma2_map")
+STRUCTURE_OF = {get_structure(name).title: name for name in get_task("harmonic").structures}  # label -> name
+OTHER_STRUCTURES = ("BA", "Expander", "4regular", "Tree", "Ladder")
+SIZES = (50, 60, 70, 80, 90, 100, 200, 400, 700, 1000)  # number of nodes in fig_size; the paper shows up to 100
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table, with its deviation."""
+
+    row: str
+    column: str
+    recipe: Recipe
+    exam: Exam
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or a figure; ``curves`` names the exponents that a figure shows over training, by cell."""
+
+    id: str
+    title: str
+    metric: str
+    cells: tuple[Cell, ...]
+    curves: tuple[str, ...] = ()
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        """What has to be trained, each once."""
+        found: list[Recipe] = []
+        for cell in self.cells:
+            if cell.recipe not in found:
+                found.append(cell.recipe)
+        return found
+
+
+def graph_gnp(task: str, structure: str | None = None, features: str | None = None, **options: object) -> Recipe:
+    """GNP as aggregation and readout of a graph task; ``options`` of the network give it another name."""
+    pooling = str(options.pop("pooling", "gnp"))
+    name = ", ".join([pooling, *(f"{key} {value}" for key, value in options.items())])
+    variant: Variant = {"net": "graph", "aggr": pooling, "readout": pooling, **options}
+    return Recipe(task, name, (variant,), "graph_gnp", structure, features)
+
+
+def graph_fixed(task: str, aggregation: str, readout: str, features: str | None = None) -> Recipe:
+    """A fixed aggregation and a fixed readout."""
+    variant: Variant = {"net": "graph", "aggr": aggregation, "readout": readout}
+    return Recipe(task, f"{aggregation},{readout}", (variant,), "graph_fixed", features=features)
+
+
+def graph_other(task: str, model: str) -> Recipe:
+    """SortPool or Set2Set behind the natural aggregation of the task, or SAGPool."""
+    aggregation = get_task(task).aggregation
+    if model == "SortPool":
+        return Recipe(task, "sort", ({"net": "graph", "aggr": aggregation, "readout": "sort"},), "graph_fixed")
+    if model == "Set2Set":
+        base: Variant = {"net": "graph", "aggr": aggregation, "readout": "set2set"}
+        variants = tuple({**base, "readout_options": {"processing_steps": steps}} for steps in (1, 2))
+        return Recipe(task, "set2set", variants, "graph_fixed")
+    return Recipe(task, "sagpool", ({"net": "sagpool"},), "graph_sagpool")
+
+
+def node(task: str, pooling: str) -> Recipe:
+    """A node task with one aggregation in all layers."""
+    variant: Variant = {"net": "node", "aggr": pooling, "edge_weights": task == "shortest"}
+    return Recipe(task, pooling, (variant,), "node_gnp" if pooling.startswith("gnp") else "node_fixed")
+
+
+def set_model(task: str, model: str, reading: str | None = None) -> Recipe:
+    """A row of the set table: "basic/sum", "deep/set2set", "set_transformer", "basic/gnp"."""
+    if model == "set_transformer":
+        variants: tuple[Variant, ...] = tuple({"net": "set_transformer", "encoder": kind} for kind in ("sab", "isab"))
+        return Recipe(task, model, variants, "set_others", reading=reading)
+    depth, pooling = model.split("/")
+    base: Variant = {"net": "set", "pool": pooling, "depth": 1 if depth == "basic" else 2}
+    name = f"{depth}, {pooling}"
+    if pooling == "set2set":
+        variants = tuple({**base, "pool_options": {"processing_steps": steps}} for steps in (1, 2))
+        return Recipe(task, name, variants, "set_others", reading=reading)
+    return Recipe(task, name, (base,), "set_gnp" if pooling.startswith("gnp") else "set_fixed", reading=reading)
+
+
+def _exp_graph(task: str) -> Iterator[Cell]:
+    for readout in FIXED:
+        for aggregation in FIXED:
+            yield Cell(readout, aggregation, graph_fixed(task, aggregation, readout), Exam())
+    for model in ("SortPool", "Set2Set", "SAGPool"):
+        yield Cell(model, MODEL_COLUMN, graph_other(task, model), Exam())
+    yield Cell("GNP", MODEL_COLUMN, graph_gnp(task), Exam())
+
+
+def _graph_diff() -> Iterator[Cell]:
+    best = {task: graph_fixed(task, "sum", "max") for task in ("invsize", "maxdegree")}
+    best["harmonic"] = graph_other("harmonic", "SAGPool")
+    labels = {"invsize": "sum,max", "harmonic": "SAGPool", "maxdegree": "sum,max"}
+    for label in OTHER_STRUCTURES:
+        exam = Exam(structure=STRUCTURE_OF[label])
+        for task in GRAPH_TASKS:
+            yield Cell(label, f"{task}/GNP", graph_gnp(task), exam)
+            yield Cell(label, f"{task}/best_baseline({labels[task]})", best[task], exam)
+
+
+def _heterogeneous(task: str) -> Iterator[Cell]:
+    for train in ("ER", *OTHER_STRUCTURES):
+        recipe = graph_gnp(task, None if train == "ER" else STRUCTURE_OF[train])
+        for test in ("ER", *OTHER_STRUCTURES):
+            yield Cell(train, test, recipe, Exam() if test == "ER" else Exam(structure=STRUCTURE_OF[test]))
+
+
+def _node_a() -> Iterator[Cell]:
+    for task in ("bfs", "shortest"):
+        for pooling in (*FIXED, "gnp"):
+            yield Cell(task, "GNP" if pooling == "gnp" else pooling, node(task, pooling), Exam())
+
+
+def _node_b() -> Iterator[Cell]:
+    for label in OTHER_STRUCTURES:
+        for task, pooling in (
+            ("bfs", "gnp"),
+            ("bfs", "max"),
+            ("shortest", "gnp"),
+            ("shortest", "min"),
+            ("shortest", "max"),
+        ):
+            column = f"{task}/{'GNP' if pooling == 'gnp' else pooling}"
+            yield Cell(label, column, node(task, pooling), Exam(structure=STRUCTURE_OF[label]))
+
+
+def _set() -> Iterator[Cell]:
+    rows = [f"{depth}/{pooling}" for depth in ("basic", "deep") for pooling in (*FIXED, "set2set")]
+    for row in (*rows, "set_transformer", "basic/GNP"):
+        for task in SET_TASKS:
+            yield Cell(row, task, set_model(task, row.replace("GNP", "gnp")), Exam())
+    for reading in get_task("sigma2_map").readings[1:]:  # the paper's data cannot be read literally: see docs/tasks.md
+        yield Cell(
+            "basic/GNP", f"sigma2_map/{reading}", set_model("sigma2_map", "basic/gnp", reading), Exam(reading=reading)
+        )
+
+
+def _ablation_a() -> Iterator[Cell]:
+    for column, pooling in (("GNP", "gnp"), ("GNP_plus_only", "gnp+")):
+        yield Cell("harmonic", column, graph_gnp("harmonic", pooling=pooling), Exam())
+        yield Cell("shortest", column, node("shortest", pooling), Exam())
+        yield Cell("sigma2_post", column, set_model("sigma2_post", f"basic/{pooling}"), Exam())
+
+
+def _ablation_b() -> Iterator[Cell]:
+    for label in ("BA", "Tree", "Ladder"):
+        for column, pooling in (("GNP", "gnp"), ("GNP_plus_only", "gnp+")):
+            yield Cell(label, column, graph_gnp("harmonic", pooling=pooling), Exam(structure=STRUCTURE_OF[label]))
+
+
+def _behavior_app() -> Iterator[Cell]:
+    for task in GRAPH_TASKS:
+        for column, mask in (("no_masking", None), ("mask_GNP_plus", "positive"), ("mask_GNP_minus", "negative")):
+            yield Cell(task, column, graph_gnp(task), Exam(mask=mask))
+
+
+def _nodefeat() -> Iterator[Cell]:
+    exam = Exam(features="uniform")
+    for task in GRAPH_TASKS:
+        yield Cell("GNP", task, graph_gnp(task, features="uniform"), exam)
+        for aggregation in FIXED:
+            for readout in FIXED:
+                recipe = graph_fixed(task, aggregation, readout, features="uniform")
+                yield Cell(f"{aggregation},{readout}", task, recipe, exam)
+
+
+def _act() -> Iterator[Cell]:
+    for label, activation in (("ReLU", "relu"), ("LeakyReLU", "leaky_relu"), ("ELU", "elu")):
+        for task in GRAPH_TASKS:
+            yield Cell(label, task, graph_gnp(task, activation=activation, nonneg="abs"), Exam())
+
+
+def _fig_size() -> Iterator[Cell]:
+    best = {"invsize": [("sum", "max")], "harmonic": [("sum", "max")], "maxdegree": [("sum", "max"), ("sum", "mean")]}
+    for task in GRAPH_TASKS:
+        models = {"GNP": graph_gnp(task)}
+        models |= {f"{a},{r}": graph_fixed(task, a, r) for a, r in best[task]}
+        models["SAGPool"] = graph_other(task, "SAGPool")
+        for label, recipe in models.items():
+            for size in SIZES:
+                yield Cell(f"{task}/{label}", str(size), recipe, Exam(sizes=(size, size + 1)))
+
+
+def _fig_pq() -> Iterator[Cell]:
+    yield Cell("maxdegree", "aggregation", graph_gnp("maxdegree"), Exam())
+    yield Cell("maxdegree", "readout", graph_gnp("maxdegree"), Exam())
+    yield Cell("mu_post", "readout", set_model("mu_post", "basic/gnp"), Exam())
+    yield Cell("shortest", "aggregation", node("shortest", "gnp"), Exam())
+
+
+def _published(table: str, cells: Iterator[Cell]) -> Table:
+    published = paper_tables()[table]
+    metric = published["metric"] if "row" not in published["metric"] else "MAPE, for shortest MAE"
+    return Table(table, published["title"], metric, tuple(cells))
+
+
+TABLES = {
+    table.id: table
+    for table in (
+        *(_published(f"exp_graph_{task}", _exp_graph(task)) for task in GRAPH_TASKS),
+        _published("graph_diff", _graph_diff()),
+        *(_published(f"heterogeneous_all_{task}", _heterogeneous(task)) for task in GRAPH_TASKS),
+        _published("node_a", _node_a()),
+        _published("node_b", _node_b()),
+        _published("set", _set()),
+        _published("ablation_a", _ablation_a()),
+        _published("ablation_b", _ablation_b()),
+        _published("behavior_app", _behavior_app()),
+        _published("nodefeat", _nodefeat()),
+        _published("act", _act()),
+        Table("fig_size", "Error against the number of nodes, models trained on 20 to 29", "MAPE", tuple(_fig_size())),
+        Table(
+            "fig_pq",
+            "p and q during training",
+            "p, q",
+            tuple(_fig_pq()),
+            curves=("p_pos", "q_pos", "p_neg", "q_neg"),
+        ),
+    )
+}
+
+
+def get_table(name: str) -> Table:
+    """The table or figure called ``name``."""
+    if name not in TABLES:
+        raise ValueError(f"there is no table {name!r}; known are {', '.join(TABLES)}")
+    return TABLES[name]

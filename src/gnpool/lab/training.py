@@ -1,0 +1,213 @@
+"""Carry out a recipe: train its grid, choose by validation, keep the chosen weights."""
+
+from __future__ import annotations
+
+import functools
+import math
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnpool.lab.presets import Preset
+from gnpool.lab.recipes import EVALUATION_BATCH, Exam, Recipe
+from gnpool.store import Record, Store
+from gnpool.training import Batches, Fit, Progress, Setting, evaluate_items, fit_many
+
+CRITERIA = ("loss", "metric")  # what may select: the validation loss, as the paper writes, or the metric of its tables
+SEARCHES = ("all", "point")
+Key = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An architecture and a setting, the place of its fit among those of the recipe, and its runs there."""
+
+    variant: int
+    setting: Setting
+    fit: Fit
+
+    def mean(self, criterion: str) -> float:
+        """The mean of the best validation values over seeds; a run without one is infinitely bad."""
+        runs = self.fit.runs_of(self.setting)
+        values = [run.best[criterion].value if criterion in run.best else math.inf for run in runs]
+        return math.fsum(values) / len(values)
+
+
+def train(
+    recipe: Recipe,
+    preset: Preset,
+    *,
+    search: str,
+    device: torch.device,
+    workers: int | None,
+    checkpoint: Path,
+    progress: Callable[[Progress], None],
+) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
+    """Train a recipe: raw scores, tensors and meta data for the store.
+
+    ``search`` is ``"all"``: every setting with every seed; or ``"point"``: every setting with the first seed, and the
+    best of them with every seed.
+    """
+    began = time.monotonic()
+    settings, seeds = list(preset.settings(recipe.space)), list(range(preset.seeds))
+    data = {split: recipe.dataset(split, preset) for split in ("train", "val")}
+    fit = functools.partial(_fit, recipe, preset, data, device, workers, checkpoint, progress)
+    runs: list[dict[str, Any]] = []
+    if search == "point" and len(settings) * len(recipe.variants) > 1:
+        tried = _candidates(recipe, lambda variant: fit(variant, settings, seeds[:1], "point"))
+        best = {criterion: min(tried, key=lambda c: c.mean(criterion)) for criterion in CRITERIA}
+        runs += [run for candidate in tried for run in _runs(candidate)]
+        chosen = {}
+        for criterion, candidate in best.items():
+            again = fit(candidate.variant, [candidate.setting], seeds, f"point-{criterion}")
+            chosen[criterion] = Candidate(candidate.variant, candidate.setting, again)
+            runs += _runs(chosen[criterion])
+    else:
+        tried = _candidates(recipe, lambda variant: fit(variant, settings, seeds, "all"))
+        chosen = {criterion: min(tried, key=lambda c: c.mean(criterion)) for criterion in CRITERIA}
+        runs += [run for candidate in tried for run in _runs(candidate)]
+    scores = {
+        "runs": runs,
+        "chosen": {
+            criterion: {
+                "variant": candidate.variant,
+                "setting": candidate.setting.to_dict(),
+                "validation": candidate.mean(criterion),
+                "seeds": seeds,
+                "failed": [run.failed if criterion not in run.best else None for run in _chosen_runs(candidate)],
+            }
+            for criterion, candidate in chosen.items()
+        },
+    }
+    tensors: dict[str, Tensor] = {}
+    for criterion, candidate in chosen.items():
+        states = [candidate.fit.state_dict(run, criterion) for run in _chosen_runs(candidate)]
+        tensors |= {f"{criterion}/{name}": torch.stack([state[name] for state in states]) for name in states[0]}
+    numbers = [run.number for run in _chosen_runs(chosen["loss"])]
+    for name in ("train", "loss", "metric", *chosen["loss"].fit.watched):
+        tensors[f"curve/{name}"] = chosen["loss"].fit.curve(name)[:, numbers]
+    return scores, tensors, {**describe_machine(device), "preset": preset.name, "seconds": time.monotonic() - began}
+
+
+def _fit(
+    recipe: Recipe,
+    preset: Preset,
+    data: dict[str, list[Any]],
+    device: torch.device,
+    workers: int | None,
+    checkpoint: Path,
+    progress: Callable[[Progress], None],
+    variant: int,
+    settings: Sequence[Setting],
+    seeds: Sequence[int],
+    phase: str,
+) -> Fit:
+    task, edges = recipe.spec, recipe.spec.level != "set"
+    return fit_many(
+        lambda: recipe.build(recipe.variants[variant]),
+        Batches(data["train"], recipe.batch_size, seed=0, sorted_edges=edges),
+        task.loss,
+        settings,
+        seeds=seeds,
+        epochs=preset.epochs_of(task),
+        validation=Batches(data["val"], EVALUATION_BATCH, seed=None, sorted_edges=edges),
+        criteria={"metric": task.metric},
+        device=device,
+        unit=preset.unit,
+        workers=workers,
+        checkpoint=checkpoint / f"variant{variant}-{phase}",
+        progress=progress,
+    )
+
+
+def _candidates(recipe: Recipe, fit: Callable[[int], Fit]) -> list[Candidate]:
+    found = []
+    for variant in range(len(recipe.variants)):
+        result = fit(variant)
+        found += [Candidate(variant, setting, result) for setting in dict.fromkeys(run.setting for run in result.runs)]
+    return found
+
+
+def _chosen_runs(candidate: Candidate) -> list[Any]:
+    return candidate.fit.runs_of(candidate.setting)
+
+
+def _runs(candidate: Candidate) -> list[dict[str, Any]]:
+    return [
+        {
+            "variant": candidate.variant,
+            "setting": run.setting.to_dict(),
+            "seed": run.seed,
+            "best": {name: {"epoch": best.epoch, "value": best.value} for name, best in run.best.items()},
+            "failed": run.failed,
+        }
+        for run in _chosen_runs(candidate)
+    ]
+
+
+def examine(recipe: Recipe, exam: Exam, preset: Preset, trained: Record, device: torch.device) -> dict[str, Any]:
+    """Raw scores of the chosen models, by what chose them: mean and median over the items of the test, seed by seed."""
+    assert trained.tensors is not None
+    task = recipe.spec
+    data, edges = exam.dataset(task, preset), task.level != "set"
+    batches = Batches(data, exam.batch_size(task), seed=None, sorted_edges=edges)
+    scores: dict[str, Any] = {}
+    for criterion in CRITERIA:
+        chosen = trained.scores["chosen"][criterion]
+        model = recipe.build(recipe.variants[chosen["variant"]], **exam.changes())
+        runs = []
+        for k, (seed, failed) in enumerate(zip(chosen["seeds"], chosen["failed"], strict=True)):
+            if failed is not None:
+                runs.append({"seed": seed, "mean": None, "median": None, "failed": failed})
+                continue
+            prefix = f"{criterion}/"
+            state = {n.removeprefix(prefix): v[k] for n, v in trained.tensors.items() if n.startswith(prefix)}
+            model.load_state_dict(state)
+            items = evaluate_items(model, batches, task.metric, device=device)
+            mean, median = items.mean().item(), items.median().item()
+            reason = None if math.isfinite(mean) else "the error is not finite"
+            runs.append({"seed": seed, "mean": mean if reason is None else None, "median": median, "failed": reason})
+        scores[criterion] = runs
+    return scores
+
+
+def describe_machine(device: torch.device) -> dict[str, Any]:
+    """Where a result comes from."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    packages = ("torch", "torch-geometric", "numpy", "numba", "triton")
+    return {"device": f"{device.type}: {name}", "python": platform.python_version(), "versions": _versions(packages)}
+
+
+def _versions(packages: Sequence[str]) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for package in packages:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def train_or_load(
+    store: Store, key: Key, compute: Callable[[Path], tuple[Any, dict[str, Tensor], dict[str, Any]]]
+) -> Record | None:
+    """The stored record of a unit, computed now if it is missing; None while another process works on it."""
+    found = store.get(key)
+    if found is not None:
+        return found
+    with store.claim(key) as mine:
+        if not mine:
+            return None
+        found = store.get(key)  # somebody may have finished it in between
+        if found is None:
+            scores, tensors, meta = compute(store.checkpoint(key))
+            store.put(key, scores=scores, tensors=tensors, meta=meta)
+            found = store.get(key)
+    return found
