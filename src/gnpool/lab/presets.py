@@ -61,8 +61,8 @@ PRESETS = {
         whole_grid=False,
         epochs=0.3,
         counts={"train": 800, "val": 200, "test": 400},
-        notes="quick: one setting instead of a grid, 2 seeds instead of 5, 800 training graphs or sets instead of 4,000 to"
-        " 5,000, 30 % of the epochs",
+        notes="quick: one setting instead of a grid, 2 seeds instead of 5, 800 training graphs or sets instead of "
+        "4,000 to 5,000, and 30 % of the epochs",
         size_count=20,
         unit=2,
     ),

@@ -81,14 +81,20 @@ class Runner:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._done = self._total = 0
+        self._workers = 1  # threads of one training
 
     def run(self, tables: Sequence[Table]) -> None:
         """Train and examine everything that the tables need; what is stored already is not done again."""
         work = _exams_by_recipe(tables)
+        if self.device.type == "cpu" and work:
+            self._workers = max(1, self.jobs // len(work))
         self._total = sum(1 + len(exams) for _, exams in work)
         todo = list(range(len(work)))
         pool = ThreadPoolExecutor(max_workers=self.jobs, thread_name_prefix="lab")
         pending: dict[Future[bool], int] = {}
+        threads = torch.get_num_threads()
+        if self.device.type == "cpu":
+            torch.set_num_threads(1)  # of the process, since MKL has one number for all threads; bits depend on it
         try:
             while todo or pending:
                 while todo and len(pending) < self.jobs:
@@ -104,6 +110,7 @@ class Runner:
         finally:
             self._stop.set()  # after an error or Ctrl-C the others save their state and end
             pool.shutdown(wait=True, cancel_futures=True)
+            torch.set_num_threads(threads)
 
     def _study(self, recipe: Recipe, exams: list[Exam]) -> bool:
         """Train a recipe and hold its exams; False if another process is at it."""
@@ -125,13 +132,15 @@ class Runner:
                 self.preset,
                 search=self.search,
                 device=self.device,
-                workers=1 if self.jobs > 1 else None,
+                workers=self._workers,
                 checkpoint=checkpoint,
                 progress=progress,
             )
 
         if self._stop.is_set():
             raise _StoppedError
+        if self.device.type == "cpu":
+            torch.set_num_threads(1)  # of this thread
         trained = train_or_load(self.store, key, compute)
         if trained is None:
             return False

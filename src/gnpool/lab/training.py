@@ -18,7 +18,7 @@ from torch import Tensor
 from gnpool.lab.presets import Preset
 from gnpool.lab.recipes import EVALUATION_BATCH, Exam, Recipe
 from gnpool.store import Record, Store
-from gnpool.training import Batches, Fit, Progress, Setting, evaluate_items, fit_many
+from gnpool.training import Batches, Fit, Progress, Setting, evaluate_items, fit_many, seeded
 
 CRITERIA = ("loss", "metric")  # what may select: the validation loss, as the paper writes, or the metric of its tables
 SEARCHES = ("all", "point")
@@ -46,7 +46,7 @@ def train(
     *,
     search: str,
     device: torch.device,
-    workers: int | None,
+    workers: int,
     checkpoint: Path,
     progress: Callable[[Progress], None],
 ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
@@ -101,7 +101,7 @@ def _fit(
     preset: Preset,
     data: dict[str, list[Any]],
     device: torch.device,
-    workers: int | None,
+    workers: int,
     checkpoint: Path,
     progress: Callable[[Progress], None],
     variant: int,
@@ -161,7 +161,8 @@ def examine(recipe: Recipe, exam: Exam, preset: Preset, trained: Record, device:
     scores: dict[str, Any] = {}
     for criterion in CRITERIA:
         chosen = trained.scores["chosen"][criterion]
-        model = recipe.build(recipe.variants[chosen["variant"]], **exam.changes())
+        variant = recipe.variants[chosen["variant"]]
+        model = seeded(lambda variant=variant: recipe.build(variant, **exam.changes()), 0)  # type: ignore[misc]
         runs = []
         for k, (seed, failed) in enumerate(zip(chosen["seeds"], chosen["failed"], strict=True)):
             if failed is not None:

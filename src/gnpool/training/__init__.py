@@ -5,5 +5,6 @@ from gnpool.training.evaluate import evaluate_items
 from gnpool.training.fit import Progress, fit_many
 from gnpool.training.result import Best, Fit, Outcome
 from gnpool.training.settings import Setting
+from gnpool.training.stack import seeded
 
-__all__ = ["Batch", "Batches", "Best", "Fit", "Outcome", "Progress", "Setting", "evaluate_items", "fit_many"]
+__all__ = ["Batch", "Batches", "Best", "Fit", "Outcome", "Progress", "Setting", "evaluate_items", "fit_many", "seeded"]

@@ -25,7 +25,7 @@ class Stack:
     """
 
     def __init__(self, make_model: Callable[[], torch.nn.Module], seeds: Sequence[int], device: torch.device) -> None:
-        self.module = _seeded(make_model, seeds[0])
+        self.module = seeded(make_model, seeds[0])
         self.pristine = copy.deepcopy(self.module)  # functional_call leaves tensors behind where a part has two names
         self.module.to(device)
         self.trained = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
@@ -38,7 +38,7 @@ class Stack:
         self.dtype = torch.float64 if torch.float64 in dtypes else torch.float32
         rows, constants = [], []
         for i, seed in enumerate(seeds):
-            state = _state(self.module if i == 0 else _seeded(make_model, seed))
+            state = _state(self.module if i == 0 else seeded(make_model, seed))
             if i > 0 and _shapes(state) != _shapes(_state(self.module)):
                 raise ValueError("fit_many: 'make_model' must give modules of one architecture, whatever the seed")
             rows.append(torch.cat([state.pop(name).to(device, self.dtype).flatten() for name in self.trained]))
@@ -65,7 +65,8 @@ class Stack:
         return {name: state[one_name].cpu().clone() for name, one_name in self.names.items()}
 
 
-def _seeded(make_model: Callable[[], torch.nn.Module], seed: int) -> torch.nn.Module:
+def seeded(make_model: Callable[[], torch.nn.Module], seed: int) -> torch.nn.Module:
+    """A module initialised with ``seed``, whatever other threads that use this function do meanwhile."""
     with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = make_model()
