@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
+from gnpool.lab.data import CACHE
 from gnpool.lab.grids import GRIDS, Grid
 from gnpool.lab.presets import Preset
 from gnpool.models import GraphNet, NodeNet, SAGPoolNet, SetNet, SetTransformer
@@ -90,9 +91,14 @@ class Recipe:
 
     def dataset(self, split: str, preset: Preset) -> list[Data]:
         """The training or validation data."""
-        options = {"structure": self.structure, "features": self.features, "reading": self.reading}
-        given = {name: value for name, value in options.items() if value is not None}
-        return self.spec.dataset(split, count=preset.counts.get(split), **given)  # type: ignore[arg-type]
+        return CACHE.dataset(
+            self.task,
+            split,
+            count=preset.counts.get(split),
+            structure=self.structure,
+            features=self.features,
+            reading=self.reading,
+        )
 
     def build(self, variant: Variant, **changes: Any) -> torch.nn.Module:
         """The network of a variant, perhaps with other options."""
@@ -137,15 +143,16 @@ class Exam:
 
     def dataset(self, task: Task, preset: Preset) -> list[Data]:
         """The test data."""
-        options = {
-            "structure": self.structure,
-            "features": self.features,
-            "reading": self.reading,
-            "sizes": self.sizes,
-            "mean_degree": self.mean_degree,
-        }
-        given = {name: value for name, value in options.items() if value is not None}
-        return task.dataset("test", count=self.size(preset, task), **given)  # type: ignore[arg-type]
+        return CACHE.dataset(
+            task.name,
+            "test",
+            count=self.size(preset, task),
+            structure=self.structure,
+            features=self.features,
+            reading=self.reading,
+            sizes=self.sizes,
+            mean_degree=self.mean_degree,
+        )
 
     def batch_size(self, task: Task) -> int:
         """Graphs or sets to evaluate at once."""

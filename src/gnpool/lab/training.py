@@ -154,29 +154,48 @@ def _runs(candidate: Candidate) -> list[dict[str, Any]]:
 
 def examine(recipe: Recipe, exam: Exam, preset: Preset, trained: Record, device: torch.device) -> dict[str, Any]:
     """Raw scores of the chosen models, by what chose them: mean and median over the items of the test, seed by seed."""
+    task, edges = recipe.spec, recipe.spec.level != "set"
+    data = exam.dataset(task, preset)
+    models = {criterion: _chosen_models(recipe, exam, trained, criterion) for criterion in CRITERIA}
+    items: dict[tuple[str, int], list[Tensor]] = {}
+    for batch in Batches(data, exam.batch_size(task), seed=None, sorted_edges=edges):
+        here = [batch.to(device)]
+        for criterion, chosen in models.items():
+            for seed, (model, _) in chosen.items():
+                if model is not None:
+                    values = evaluate_items(model, here, task.metric, device=device)
+                    items.setdefault((criterion, seed), []).append(values)
+    return {
+        criterion: [_score(seed, items.get((criterion, seed)), failed) for seed, (_, failed) in chosen.items()]
+        for criterion, chosen in models.items()
+    }
+
+
+def _chosen_models(
+    recipe: Recipe, exam: Exam, trained: Record, criterion: str
+) -> dict[int, tuple[torch.nn.Module | None, str | None]]:
+    """By seed, the model that a criterion chose, or why there is none."""
     assert trained.tensors is not None
-    task = recipe.spec
-    data, edges = exam.dataset(task, preset), task.level != "set"
-    batches = Batches(data, exam.batch_size(task), seed=None, sorted_edges=edges)
-    scores: dict[str, Any] = {}
-    for criterion in CRITERIA:
-        chosen = trained.scores["chosen"][criterion]
-        variant = recipe.variants[chosen["variant"]]
-        model = seeded(lambda variant=variant: recipe.build(variant, **exam.changes()), 0)  # type: ignore[misc]
-        runs = []
-        for k, (seed, failed) in enumerate(zip(chosen["seeds"], chosen["failed"], strict=True)):
-            if failed is not None:
-                runs.append({"seed": seed, "mean": None, "median": None, "failed": failed})
-                continue
-            prefix = f"{criterion}/"
-            state = {n.removeprefix(prefix): v[k] for n, v in trained.tensors.items() if n.startswith(prefix)}
-            model.load_state_dict(state)
-            items = evaluate_items(model, batches, task.metric, device=device)
-            mean, median = items.mean().item(), items.median().item()
-            reason = None if math.isfinite(mean) else "the error is not finite"
-            runs.append({"seed": seed, "mean": mean if reason is None else None, "median": median, "failed": reason})
-        scores[criterion] = runs
-    return scores
+    chosen, prefix = trained.scores["chosen"][criterion], f"{criterion}/"
+    weights = {n.removeprefix(prefix): v for n, v in trained.tensors.items() if n.startswith(prefix)}
+    found: dict[int, tuple[torch.nn.Module | None, str | None]] = {}
+    for k, (seed, failed) in enumerate(zip(chosen["seeds"], chosen["failed"], strict=True)):
+        model = None
+        if failed is None:
+            model = seeded(lambda: recipe.build(recipe.variants[chosen["variant"]], **exam.changes()), seed)
+            model.load_state_dict({name: value[k] for name, value in weights.items()})
+        found[seed] = (model, failed)
+    return found
+
+
+def _score(seed: int, items: list[Tensor] | None, failed: str | None) -> dict[str, Any]:
+    if items is None:
+        return {"seed": seed, "mean": None, "median": None, "failed": failed}
+    values = torch.cat(items)
+    mean = values.mean().item()
+    if not math.isfinite(mean):
+        return {"seed": seed, "mean": None, "median": None, "failed": "the error is not finite"}
+    return {"seed": seed, "mean": mean, "median": values.median().item(), "failed": None}
 
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
