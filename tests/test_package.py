@@ -9,7 +9,19 @@ import pytest
 
 import gnpool
 
-PUBLIC = {"GNPAggregation", "GNPConv", "__version__", "norm_pool", "norm_pool_neighbors", "param_groups"}
+PUBLIC = {
+    "Batches",
+    "GNPAggregation",
+    "GNPConv",
+    "Setting",
+    "__version__",
+    "crystallize",
+    "fit_many",
+    "norm_pool",
+    "norm_pool_neighbors",
+    "param_groups",
+    "read",
+}
 
 
 def run(code: str) -> str:

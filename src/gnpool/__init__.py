@@ -1,6 +1,7 @@
 """gnpool: pooling that learns which function the task needs, and extrapolates.
 
-The operator needs torch alone; the layers are loaded when first asked for, since they bring PyTorch Geometric along.
+Everything is loaded when first asked for, so that the command line answers at once: the operator needs torch, the rest
+PyTorch Geometric too.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from gnpool.ops import norm_pool, norm_pool_neighbors
-
 if TYPE_CHECKING:
+    from gnpool.insight import crystallize, read
     from gnpool.nn import GNPAggregation, GNPConv, param_groups
+    from gnpool.ops import norm_pool, norm_pool_neighbors
     from gnpool.training import Batches, Setting, fit_many
 
 __version__ = "0.1.0"
@@ -21,13 +22,17 @@ __all__ = [
     "GNPConv",
     "Setting",
     "__version__",
+    "crystallize",
     "fit_many",
     "norm_pool",
     "norm_pool_neighbors",
     "param_groups",
+    "read",
 ]
 
 _LAZY = {
+    **dict.fromkeys(("norm_pool", "norm_pool_neighbors"), "gnpool.ops"),
+    **dict.fromkeys(("crystallize", "read"), "gnpool.insight"),
     **dict.fromkeys(("GNPAggregation", "GNPConv", "param_groups"), "gnpool.nn"),
     **dict.fromkeys(("Batches", "Setting", "fit_many"), "gnpool.training"),
 }

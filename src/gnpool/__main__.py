@@ -1,0 +1,5 @@
+"""``python -m gnpool``."""
+
+from gnpool.cli import main
+
+main()

@@ -1,0 +1,19 @@
+"""Naming what was learned, and replacing it by the exact pooling."""
+
+from gnpool.insight.crystal import CrystalAggregation, NamedPooling
+from gnpool.insight.crystallize import Crystal, Trial, crystallize
+from gnpool.insight.names import NAMES, Named
+from gnpool.insight.reading import BranchReading, Reading, read
+
+__all__ = [
+    "NAMES",
+    "BranchReading",
+    "Crystal",
+    "CrystalAggregation",
+    "Named",
+    "NamedPooling",
+    "Reading",
+    "Trial",
+    "crystallize",
+    "read",
+]

@@ -1,0 +1,148 @@
+"""The exact poolings that take the place of a learned one; torch and PyG alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.aggr import Aggregation
+from torch_geometric.utils import scatter
+
+from gnpool.insight.names import BY_NAME
+from gnpool.insight.probe import branches_of
+from gnpool.nn import GNPAggregation
+
+
+class NamedPooling(Aggregation):
+    r"""A pooling with a name, exact, of rows that are not negative.
+
+    sum, mean, max and min are PyG's: for the minimum a zero counts. The harmonic poolings leave zeros out,
+    :math:`1 / \sum_{x > 0} 1/x`, and are 0 where nothing is left. An empty segment gives 0.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        if name not in BY_NAME:
+            raise ValueError(f"NamedPooling: 'name' must be one of {', '.join(BY_NAME)}, got {name!r}")
+        self.name = name
+
+    def forward(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+    ) -> Tensor:
+        if self.name in ("sum", "mean", "max", "min"):
+            return self.reduce(x, index, None, dim_size, dim, reduce=self.name)
+        if self.name in ("L2 norm", "root mean square"):
+            reduce = "sum" if self.name == "L2 norm" else "mean"
+            return _sqrt(self.reduce(x.square(), index, None, dim_size, dim, reduce=reduce))
+        present = x > 0
+        inverse = torch.where(present, 1 / torch.where(present, x, 1.0), 0.0)
+        total = self.reduce(inverse, index, None, dim_size, dim, reduce="sum")
+        some = total > 0
+        y = torch.where(some, 1 / torch.where(some, total, 1.0), 0.0)
+        if self.name == "harmonic mean":
+            y = y * self.reduce(torch.ones_like(x), index, None, dim_size, dim, reduce="sum")
+        return y
+
+    def reduce(  # PyG's own takes the ptr first, in a way that torch.vmap does not know
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+        reduce: str = "sum",
+    ) -> Tensor:
+        if index is None:
+            index = torch.zeros(x.size(dim), dtype=torch.long, device=x.device)
+        result: Tensor = scatter(x, index, dim, dim_size, reduce)
+        return result
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class CrystalAggregation(Aggregation):
+    r"""A GNP layer with its exponents replaced by named poolings: those channels pooled exactly, then mixed.
+
+    Args:
+        channels (int): Number of input channels.
+        parts (list): For each branch kept: first channel, first channel that is too many, and the name.
+        nonneg (str, optional): What makes the rows non-negative, ``"relu"`` or ``"abs"``.
+        mix (torch.nn.Linear, optional): The mixing layer, over the pooled channels of all parts.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        parts: list[tuple[int, int, str]],
+        nonneg: str | None = "relu",
+        mix: torch.nn.Linear | None = None,
+    ) -> None:
+        super().__init__()
+        self.channels, self.parts, self.nonneg = channels, [tuple(part) for part in parts], nonneg
+        self.poolings = torch.nn.ModuleList(NamedPooling(name) for _, _, name in parts)
+        self.mix = mix
+        width = sum(stop - start for start, stop, _ in parts)
+        self.out_channels = width if mix is None else mix.out_features
+
+    @classmethod
+    def from_gnp(cls, layer: GNPAggregation, names: dict[str, str], bias: bool = True) -> CrystalAggregation:
+        """The layer with the branches in ``names`` replaced by these poolings, and the others dropped."""
+        kept = [part for part in branches_of(layer) if part.name in names]
+        parts = [(part.inputs.start, part.inputs.stop, names[part.name]) for part in kept]
+        mix = None
+        if layer.mix is not None:
+            columns = torch.cat([torch.arange(part.outputs.start, part.outputs.stop) for part in kept])
+            mix = torch.nn.Linear(len(columns), layer.mix.out_features, bias=bias and layer.mix.bias is not None)
+            mix = mix.to(layer.mix.weight.device, layer.mix.weight.dtype)
+            with torch.no_grad():
+                mix.weight.copy_(layer.mix.weight[:, columns.to(layer.mix.weight.device)])
+                if mix.bias is not None:
+                    mix.bias.copy_(layer.mix.bias)
+        return cls(layer.channels, parts, layer.nonneg, mix)
+
+    def forward(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+    ) -> Tensor:
+        if index is None and ptr is not None:
+            sizes = ptr.diff()
+            index = torch.repeat_interleave(torch.arange(len(sizes), device=x.device), sizes, output_size=x.size(dim))
+            dim_size = len(sizes)
+        x = x.relu() if self.nonneg == "relu" else x.abs()
+        pooled = [
+            pooling(x[..., start:stop], index, dim_size=dim_size, dim=dim)
+            for (start, stop, _), pooling in zip(self.parts, self.poolings, strict=True)
+        ]
+        y = torch.cat(pooled, dim=-1)
+        return y if self.mix is None else self.mix(y)
+
+    def pool_neighbors(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, dim_size: int | None = None
+    ) -> Tensor:
+        """Pool the neighbours of each node, as :meth:`gnpool.GNPAggregation.pool_neighbors` does."""
+        edges: Any = edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
+        messages = x.index_select(0, edges[0])
+        if edge_weight is not None:
+            messages = edge_weight[:, None] * messages
+        return self(messages, edges[1], dim_size=x.size(0) if dim_size is None else dim_size)
+
+    def __repr__(self) -> str:
+        names = " + ".join(f"{name}[{start}:{stop}]" for start, stop, name in self.parts)
+        return f"{type(self).__name__}({self.channels}, {names})"
+
+
+def _sqrt(x: Tensor) -> Tensor:
+    """The square root, with derivative 0 at 0."""
+    positive = x > 0
+    return torch.where(positive, torch.where(positive, x, 1.0).sqrt(), 0.0)
