@@ -120,7 +120,8 @@ def by_name(module: torch.nn.Module) -> Forward:
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
 
     def forward(model: Callable[..., Tensor], batch: Any) -> Tensor:
-        known = {p.name: getattr(batch, p.name) for p in named if getattr(batch, p.name, None) is not None}
+        values = {p.name: getattr(batch, p.name, None) for p in named}
+        known = {name: value for name, value in values.items() if value is not None and not callable(value)}
         missing = [p.name for p in named if p.default is p.empty and p.name not in known]
         if len(missing) == 1 and not known:
             return model(batch)
