@@ -2,13 +2,15 @@ r"""``read``: what the GNP layers of a trained model have become, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gnpool.insight.figure import Curve, draw_plane
 from gnpool.insight.names import Named, of_branch, parameter_distance
 from gnpool.insight.probe import Branch, Call, branches_of, gnp_layers, recording
 from gnpool.nn import GNPAggregation
@@ -81,6 +83,10 @@ class Reading:
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return {"with_data": self.with_data, "branches": [asdict(branch) for branch in self.branches]}
+
+    def draw(self, path: str | Path, curves: Mapping[str, Mapping[str, Curve]] | None = None) -> Path:
+        """Draw the plane of poolings with every branch in it, see :func:`~gnpool.insight.figure.draw_plane`."""
+        return draw_plane(self, path, curves)
 
     def __str__(self) -> str:
         head = ("layer", "branch", "p", "q", "reading")

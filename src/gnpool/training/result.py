@@ -76,6 +76,21 @@ class Fit:
         """Names of the exponents that were recorded at the start and after every epoch."""
         return list(self._units[0].watched)
 
+    def exponents(self, run: Outcome | int) -> dict[str, dict[str, list[float]]]:
+        """The way of one run through the plane: for each GNP layer its p and q before training and after every epoch.
+
+        Exponents per channel are averaged.
+        """
+        number = run if isinstance(run, int) else run.number
+        found: dict[str, dict[str, list[float]]] = {}
+        for name in self.watched:
+            layer, _, exponent = name.rpartition(".")
+            values = self.curve(name)[:, number].double()
+            found.setdefault(layer, {})[exponent] = (
+                values.flatten(1).mean(1).tolist() if values.dim() > 1 else values.tolist()
+            )
+        return found
+
     def state_dict(self, run: Outcome | int, criterion: str = "loss") -> dict[str, Tensor]:
         """The weights of a run at its best epoch."""
         unit, k = self._place[run if isinstance(run, int) else run.number]
