@@ -102,7 +102,6 @@ def crystallize(
     settings: Sequence[Setting] = SETTINGS,
     epochs: int = 50,
     batch_size: int = 16,
-    names: int = 2,
     trials: int = 16,
     device: str | torch.device = "cpu",
     progress: Callable[[int, int, str], None] | None = None,
@@ -124,7 +123,6 @@ def crystallize(
         settings (Sequence[Setting], optional): What to refit with.
         epochs (int, optional): How long to refit.
         batch_size (int, optional): For data given as graphs.
-        names (int, optional): Names to try for each branch, nearest first.
         trials (int, optional): Combinations to try at most, nearest first.
         device (str or torch.device, optional): Where to refit.
         progress (callable, optional): Called with the number of the trial, how many there are, and its description.
@@ -138,7 +136,7 @@ def crystallize(
     call = by_name(model) if forward is None else forward
     look = validation.cut(torch.arange(min(READ_GRAPHS, validation.count)))
     reading = read(model, look, forward=call)
-    combinations = _combinations(reading, names)[: max(0, trials - 1)]
+    combinations = _combinations(reading)[: max(0, trials - 1)]
     keep: dict[str, dict[str, str]] = {path: {} for path in reading.layers}
     wanted = [*combinations, keep]
     tried = [Trial(keep, _loss_of(model, validation, loss, call), None)]
@@ -188,19 +186,19 @@ def replaced(model: torch.nn.Module, poolings: dict[str, dict[str, str]]) -> tor
     return model
 
 
-def _combinations(reading: Reading, names: int) -> list[dict[str, dict[str, str]]]:
+def _combinations(reading: Reading) -> list[dict[str, dict[str, str]]]:
     """Poolings for every layer, the combinations that the reading finds nearest first."""
     options: list[list[tuple[float, dict[str, str]]]] = []
     for layer in reading.layers:
-        branches = [branch for branch in reading.layer(layer) if branch.used]
+        branches = reading.layer(layer)
         found: list[tuple[float, dict[str, str]]] = []
         for branch in branches:  # one branch alone: what the others add counts as distance
             rest = sum(other.share or 0.0 for other in branches if other is not branch)
-            found += [(distance + rest, {branch.branch: name}) for name, distance in branch.ranking[:names]]
-        if len(branches) == 2:
-            first, second = branches
-            pair = {first.branch: first.name, second.branch: second.name}
-            found.append((first.distance + second.distance, pair))
+            found += [(distance + rest, {branch.branch: name}) for name, distance in branch.ranking]
+        used = [branch for branch in branches if branch.used]
+        if len(used) == 2:
+            pair = {branch.branch: branch.name for branch in used}
+            found.append((sum(branch.distance for branch in used), pair))
         options.append(found)
     ranked = sorted(itertools.product(*options), key=lambda choice: sum(distance for distance, _ in choice))
     return [dict(zip(reading.layers, (names for _, names in choice), strict=True)) for choice in ranked]

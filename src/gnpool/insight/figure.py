@@ -32,8 +32,15 @@ def draw_plane(reading: Reading, path: str | Path, curves: Mapping[str, Mapping[
     axes = figure.subplots()
     for named in NAMES:
         axes.plot(1 / named.p, named.q, "o", color="0.75", markersize=9, zorder=1)
+        side, align = (-8, "right") if named.name in ("min", "mean", "sum") else (8, "left")  # none over another
         axes.annotate(
-            named.name, (1 / named.p, named.q), textcoords="offset points", xytext=(8, 6), color="0.35", fontsize=9
+            named.name,
+            (1 / named.p, named.q),
+            textcoords="offset points",
+            xytext=(side, 7),
+            ha=align,
+            color="0.35",
+            fontsize=9,
         )
     lowest, highest = Q_RANGE
     for number, branch in enumerate(reading.branches):
