@@ -13,7 +13,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.cases import CASES, Case
+from benchmarks import training  # noqa: F401, its cases register themselves
+from benchmarks.cases import CASES, Case, Promise
 from benchmarks.process import first_call_seconds, peak_bytes
 from benchmarks.timing import MOST_BUSY, Timing, busy_share, cores, time_in_turn
 
@@ -56,6 +57,8 @@ def main() -> int:
             report_first_call()
         elif name == "memory":
             report_memory()
+        elif CASES[name].device == "cuda" and not torch.cuda.is_available():
+            print(f"\n{name}: left out, since torch finds no GPU here")
         else:
             rows += run(CASES[name])
     if not arguments.busy:
@@ -73,13 +76,23 @@ def tests_pass() -> bool:
 def run(case: Case) -> list[dict[str, object]]:
     """Time one case and print it; return its rows."""
     print(f"\n{case.name}: {case.title}")
-    timings = time_in_turn(case.make(), case.rounds)
+    wait = torch.cuda.synchronize if case.device == "cuda" else lambda: None
+    timings = time_in_turn(case.make(), case.rounds, wait)
     for contender, t in timings.items():
         print(f"  {contender:<20} {t.median:10.3f} ms  ({t.low:.3f} to {t.high:.3f})")
     for promise in case.promises:
-        ratio = timings[promise.numerator].median / timings[promise.denominator].median
-        verdict(f"{promise.numerator} / {promise.denominator}", ratio, promise.bound)
-    return [row(case.name, contender, timing) for contender, timing in timings.items()]
+        verdict(*figure(promise, timings), promise.bound)
+    return [row(case, contender, timing) for contender, timing in timings.items()]
+
+
+def figure(promise: Promise, timings: dict[str, Timing]) -> tuple[str, float]:
+    """What a promise is about, in words and as a number."""
+    time = timings[promise.numerator].median
+    if promise.denominator is None:
+        return f"{promise.numerator}, ms", time
+    factor = "" if promise.times == 1 else f"{promise.times:g} x "
+    name = f"{promise.numerator} / {factor}{promise.denominator}"
+    return name, time / (promise.times * timings[promise.denominator].median)
 
 
 def report_first_call() -> None:
@@ -105,18 +118,18 @@ def verdict(what: str, figure: float, bound: float) -> None:
     print(f"  {what:<40} {figure:7.3f}  (promised: at most {bound:.3g}) {'ok' if figure <= bound else 'MISSED'}")
 
 
-def row(case: str, contender: str, timing: Timing) -> dict[str, object]:
+def row(case: Case, contender: str, timing: Timing) -> dict[str, object]:
     """One line of the CSV."""
     values = (
         datetime.datetime.now(datetime.UTC).date().isoformat(),
-        case,
+        case.name,
         contender,
         f"{timing.median:.4f}",
         f"{timing.low:.4f}",
         f"{timing.high:.4f}",
         timing.samples,
         torch.get_num_threads(),
-        hardware(),
+        hardware(case.device),
         versions(),
     )
     return dict(zip(COLUMNS, values, strict=True))
@@ -133,14 +146,15 @@ def store(rows: list[dict[str, object]], path: Path) -> None:
     print(f"\n{len(rows)} rows added to {path}", file=sys.stderr)
 
 
-def hardware() -> str:
-    """The processor and how many cores of it there are for us."""
+def hardware(device: str = "cpu") -> str:
+    """The processor and how many cores of it there are for us; for a case on a GPU, that too."""
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
         lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
         name = lines[0].split(":", 1)[1].strip() if lines else name
-    return f"{name}, {cores()} cores"
+    gpu = f"{torch.cuda.get_device_name()}, " if device == "cuda" else ""
+    return f"{gpu}{name}, {cores()} cores"
 
 
 def versions() -> str:

@@ -18,11 +18,12 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Promise:
-    """``numerator / denominator <= bound``, in time."""
+    """``numerator / (times * denominator) <= bound``, in time; without a denominator, in milliseconds."""
 
     numerator: str
-    denominator: str
+    denominator: str | None
     bound: float
+    times: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -34,18 +35,19 @@ class Case:
     make: Callable[[], dict[str, Call]]
     promises: tuple[Promise, ...] = ()
     rounds: int = 15
+    device: str = "cpu"
 
 
 CASES: dict[str, Case] = {}
 
 
 def case(
-    name: str, title: str, *promises: Promise, rounds: int = 15
+    name: str, title: str, *promises: Promise, rounds: int = 15, device: str = "cpu"
 ) -> Callable[[Callable[[], dict[str, Call]]], None]:
     """Register the decorated builder of contenders."""
 
     def register(make: Callable[[], dict[str, Call]]) -> None:
-        CASES[name] = Case(name, title, make, promises, rounds)
+        CASES[name] = Case(name, title, make, promises, rounds, device)
 
     return register
 

@@ -9,8 +9,10 @@ import torch
 
 from benchmarks import __main__ as command
 from benchmarks import timing
-from benchmarks.cases import CASES, composed
+from benchmarks.cases import CASES, Promise, composed
+from benchmarks.training import AtOnce, GatherNet, OneByOne
 from gnpool import norm_pool
+from gnpool.models import GraphNet
 
 
 def test_the_composed_operator_is_the_operator():
@@ -24,6 +26,49 @@ def test_promises_name_contenders_that_exist():
     for name, contenders in small.items():
         for promise in CASES[name].promises:
             assert {promise.numerator, promise.denominator} <= contenders.keys()
+
+
+def test_the_gather_form_is_the_network_that_fit_many_trains():
+    baseline = OneByOne(1)
+    net, batch = GraphNet(1), baseline.batch
+    with torch.no_grad():
+        for mine, theirs in zip(net.parameters(), baseline.models[0].parameters(), strict=True):
+            mine.copy_(theirs)
+    expected = net(batch.x, batch.edge_index, batch.batch)
+    torch.testing.assert_close(GatherNet.forward(baseline.models[0], batch), expected)
+
+
+@pytest.mark.parametrize("make", [lambda: AtOnce([2, 1], lambda: GraphNet(1)), lambda: OneByOne(2)], ids=["all", "one"])
+def test_a_step_of_training_moves_every_model(make):
+    contender = make()
+    if isinstance(contender, AtOnce):
+        rows = [unit.flat for unit in contender.units]
+    else:
+        rows = [torch.nn.utils.parameters_to_vector(m.parameters())[None] for m in contender.models]
+    before = [row.detach().clone() for row in rows]
+    threads = torch.get_num_threads()
+    contender()
+    if isinstance(contender, OneByOne):
+        rows = [torch.nn.utils.parameters_to_vector(m.parameters())[None] for m in contender.models]
+    for row, old in zip(rows, before, strict=True):
+        assert bool((row != old).any(dim=1).all())
+    assert torch.get_num_threads() == threads
+
+
+def test_a_promise_may_be_extrapolated_or_absolute():
+    timings = {"a": timing.Timing(2.0, 1.0, 3.0, 5), "b": timing.Timing(10.0, 9.0, 11.0, 5)}
+    assert command.figure(Promise("a", "b", 1.0), timings) == ("a / b", 0.2)
+    assert command.figure(Promise("a", "b", 1.0, times=40), timings) == ("a / 40 x b", 0.005)
+    assert command.figure(Promise("a", None, 1.0), timings) == ("a, ms", 2.0)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_cases_for_a_gpu_are_left_out_without_one(monkeypatch, tmp_path, capsys):
+    arguments = ["benchmarks", "--no-tests", "--csv", str(tmp_path / "rows.csv"), "training cuda"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    monkeypatch.setattr(command, "busy_share", lambda: 0.0)
+    assert command.main() == 0
+    assert "training cuda: left out, since torch finds no GPU here" in capsys.readouterr().out
 
 
 def test_time_in_turn_summarises_each_contender():

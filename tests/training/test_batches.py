@@ -69,26 +69,31 @@ def test_sorted_edges_carry_their_lists(data):
 
 
 @pytest.mark.parametrize("sorted_edges", [False, True], ids=["tensor", "EdgeIndex"])
-def test_padding_adds_one_dummy_graph_that_does_not_count(data, sorted_edges):
+def test_padding_adds_dummy_graphs_that_do_not_count(data, sorted_edges):
     batches = Batches(data, 4, seed=1, sorted_edges=sorted_edges)
     epochs = PaddedEpochs(batches, 5, torch.device("cpu"))
     static = StaticBatch(epochs)
-    nodes_of, edges_of = epochs.padding
+    nodes_of, edges_of, graphs_of = epochs.padding
+    longest = batches.max_nodes
     for number in range(5):
         epoch = epochs.epoch(number)
         for k, order in enumerate(batches.order(number)):
             static.load(epoch, k)
             real, padded = batches.cut(order), static.batch
             count, nodes, edges = real.batch_size, len(real.x), real.edge_index.size(1)
-            assert padded.batch_size == 5
+            assert padded.batch_size == graphs_of
             assert (len(padded.x), padded.edge_index.size(1)) == (nodes_of, edges_of)
             for name in ("x", "order", "batch"):
                 assert torch.equal(getattr(padded, name)[:nodes], getattr(real, name)), name
-            assert padded.batch[nodes:].tolist() == [4] * (nodes_of - nodes)
+            assert padded.batch[nodes:].tolist() == [count + j // longest for j in range(nodes_of - nodes)]
             assert torch.equal(padded.y[:count], real.y)
             assert torch.equal(padded.edge_weight[:edges], real.edge_weight)
-            assert padded.ptr.tolist() == [*real.ptr.tolist(), *[nodes] * (4 - count), nodes_of]
-            assert padded.weight.tolist() == [1.0] * count + [0.0] * (5 - count)
+            dummies = [min(nodes + (j + 1) * longest, nodes_of) for j in range(graphs_of - count)]
+            assert padded.ptr.tolist() == [*real.ptr.tolist(), *dummies]
+            assert padded.ptr.diff().tolist() == torch.bincount(padded.batch, minlength=graphs_of).tolist()
+            assert int(padded.ptr.diff().max()) <= padded.max_nodes
+            assert int(padded.ptr[-1]) == nodes_of
+            assert padded.weight.tolist() == [1.0] * count + [0.0] * (graphs_of - count)
             edge_index = torch.as_tensor(padded.edge_index)
             assert torch.equal(edge_index[:, :edges], torch.as_tensor(real.edge_index))
             surplus = edge_index[:, edges:]

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch as PygBatch
 from torch_geometric.loader import DataLoader
+from torch_geometric.nn import GATConv, global_add_pool
 
 from gnpool import Batches, Setting, fit_many
 from gnpool.training import fit as fit_module
@@ -287,8 +288,19 @@ def test_a_module_that_does_not_vmap_is_trained_in_a_loop():
         fit(NotForVmap, vectorize=True)
 
 
-def test_dropout_draws_for_each_run_and_repeats():
-    make = lambda: Net("dropout")  # noqa: E731
+class Attention(torch.nn.Module):
+    """Its dropout is no module: PyG's convolution calls the function of torch."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.output = GATConv(2, 6, dropout=0.5), torch.nn.Linear(6, 1)
+
+    def forward(self, x, edge_index, batch, batch_size):
+        return self.output(global_add_pool(self.conv(x, edge_index), batch, size=batch_size)).squeeze(-1)
+
+
+@pytest.mark.parametrize("make", [lambda: Net("dropout"), Attention], ids=["module", "function"])
+def test_dropout_draws_for_each_run_and_repeats(make):
     result = fit(make, seeds=[1, 1])
     assert not torch.equal(*result.curve("train").unbind(1))
     assert_same(result, fit(make, seeds=[1, 1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -18,15 +19,16 @@ class Padding(NamedTuple):
 
     nodes: int
     edges: int
+    graphs: int
 
 
 class PaddedEpochs:
     """The epochs of ``batches``, every batch padded to the largest that the first ``epochs`` epochs have.
 
-    A padded batch has ``batch_size + 1`` graphs. The last one is a dummy that takes the surplus nodes and edges; in the
-    last batch of an epoch, empty graphs stand in for missing ones. Items of all of these have weight 0, and their
-    values are copies of real ones, so that losses are finite on them. A whole epoch is put together at once by a few
-    operations on the device.
+    Dummy graphs behind the real ones take the surplus nodes, as many each as the largest graph has at most, and the
+    surplus edges as loops; the rest of them are empty. Items of dummies have weight 0, and their values are copies of
+    real ones, so that losses are finite on them. A whole epoch is put together at once by a few operations on the
+    device.
     """
 
     def __init__(self, batches: Batches, epochs: int, device: torch.device) -> None:
@@ -46,24 +48,20 @@ class PaddedEpochs:
         present = present.to(self.device)
         nodes = _Slots(self.nodes[graphs] * present, self.first_node[graphs], self.padding.nodes)
         edges = _Slots(self.edges[graphs] * present, self.first_edge[graphs], self.padding.edges)
-        last = graphs.gather(1, present.sum(1, keepdim=True) - 1)
-        rows = {
-            "node": nodes.rows,
-            "edge": edges.rows,
-            "graph": torch.cat([torch.where(present, graphs, last), last], 1),
-        }
-        real = {
-            "node": nodes.real,
-            "edge": edges.real,
-            "graph": torch.cat([present, torch.zeros_like(present[:, :1])], 1),
-        }
+        count = present.sum(1, keepdim=True)  # (B, 1)
+        place = torch.arange(self.padding.graphs, device=self.device)
+        held = torch.minimum(place, count - 1)  # (B, graphs) dummies repeat the last graph
+        rows = {"node": nodes.rows, "edge": edges.rows, "graph": graphs.gather(1, held)}
+        real = {"node": nodes.real, "edge": edges.real, "graph": place < count}
 
         fields = {name: self.values[name][rows[level]] for name, level in source.levels.items() if name != EDGES}
         counts = real[source.levels.get("y", "graph")]
         fields["weight"] = fields["weight"] * counts if "weight" in fields else counts.double()
-        fields["batch"] = torch.where(nodes.real, nodes.part, size)
-        fields["ptr"] = torch.nn.functional.pad(nodes.ends, (1, 0))
-        fields["ptr"] = torch.nn.functional.pad(fields["ptr"], (0, 1), value=self.padding.nodes)
+        longest = max(source.max_nodes, 1)
+        dummy_ends = (nodes.total + (place - count + 1) * longest).clamp(max=self.padding.nodes)
+        graph_ends = torch.where(real["graph"], nodes.ends.gather(1, held), dummy_ends)
+        fields["batch"] = torch.where(nodes.real, nodes.part, count + nodes.surplus // longest)
+        fields["ptr"] = torch.nn.functional.pad(graph_ends, (1, 0))
         if source.has_edges:
             shift = nodes.starts.gather(1, edges.part)
             dummy = nodes.total + edges.surplus * (self.padding.nodes - nodes.total) // edges.spare  # spread evenly
@@ -90,8 +88,7 @@ class StaticBatch:
         fields = {name: value for name, value in self.targets.items() if name not in (*LISTS, TRANSPOSE)}
         if TRANSPOSE in self.targets:
             fields[EDGES] = self._edge_index()
-        size, longest = epochs.batches.batch_size + 1, epochs.batches.max_nodes
-        self.batch = Batch(**fields, batch_size=size, max_nodes=longest)
+        self.batch = Batch(**fields, batch_size=epochs.padding.graphs, max_nodes=epochs.batches.max_nodes)
 
     def _edge_index(self) -> EdgeIndex:
         nodes, kept = self.epochs.padding.nodes, self.targets
@@ -129,12 +126,13 @@ class _Slots:
 
 def largest(batches: Batches, epochs: int) -> Padding:
     """The least padding that fits every batch of the first ``epochs`` epochs."""
-    nodes = edges = 0
-    for number in range(epochs if batches.seed is not None else 1):
-        for graphs in batches.order(number):
-            nodes = max(nodes, int(batches.nodes[graphs].sum()))
-            edges = max(edges, int(batches.edges[graphs].sum()))
-    return Padding(nodes + 1, edges)  # one node more: surplus edges need a place to go
+    orders = [graphs for k in range(epochs if batches.seed is not None else 1) for graphs in batches.order(k)]
+    nodes = [int(batches.nodes[graphs].sum()) for graphs in orders]
+    edges = max(int(batches.edges[graphs].sum()) for graphs in orders)
+    width = max(nodes) + 1  # one node more: surplus edges need a place to go
+    dummies = [math.ceil((width - n) / max(batches.max_nodes, 1)) for n in nodes]
+    graphs = max(len(graphs) + more for graphs, more in zip(orders, dummies, strict=True))
+    return Padding(width, edges, graphs)
 
 
 def _fill(order: Tensor, size: int) -> Tensor:
