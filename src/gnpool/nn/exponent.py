@@ -37,8 +37,6 @@ def check_p_max(p_max: float) -> float:
 
 
 class _Cap(torch.autograd.Function):
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(p: Tensor, p_max: float) -> Tensor:
         return p.clamp(max=p_max)
@@ -53,3 +51,7 @@ class _Cap(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (p,) = ctx.saved_tensors
         return torch.where(p < ctx.p_max, grad, grad.clamp(min=0.0)), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, None], p: Tensor, p_max: float) -> tuple[Tensor, int | None]:
+        return _Cap.apply(p, p_max), in_dims[0]  # element by element; a generated rule costs a trace at every call

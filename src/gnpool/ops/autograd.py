@@ -65,6 +65,7 @@ class Pool(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.save_for_backward(*inputs[:N_TENSORS], *output)
         ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)  # nobody fills zeros for what has no derivative
         ctx.eps, ctx.relu = inputs[N_TENSORS:]
 
     @staticmethod
