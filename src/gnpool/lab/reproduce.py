@@ -11,7 +11,7 @@ from gnpool.lab.presets import get_preset
 from gnpool.lab.results import SCHEMA, table_results
 from gnpool.lab.runner import Event, Runner, choose_device
 from gnpool.lab.tables import get_table
-from gnpool.store import Store
+from gnpool.store import Damage, Store
 
 
 def reproduce(
@@ -22,7 +22,9 @@ def reproduce(
     device: str = "auto",
     search: str = "all",
     jobs: int | None = None,
+    processes: bool = False,
     on_event: Callable[[Event], None] | None = None,
+    on_damage: Callable[[Damage], None] | None = None,
 ) -> dict[str, Any]:
     r"""Reproduces tables of the paper, from data generation to mean and deviation.
 
@@ -36,8 +38,12 @@ def reproduce(
         device (str, optional): ``"auto"``, ``"cpu"`` or ``"cuda"``. (default: ``"auto"``)
         search (str, optional): ``"all"``: every setting with every seed, the best mean counts; ``"point"``: every
             setting once, then the best with every seed. (default: ``"all"``)
-        jobs (int, optional): Trainings side by side.
+        jobs (int, optional): Trainings side by side; no result depends on it.
+        processes (bool, optional): Whether jobs on a CPU are processes. They are faster than threads, and cannot be
+            used with tasks of your own. (default: ``False``)
         on_event (callable, optional): Called with an :class:`Event` as work goes on.
+        on_damage (callable, optional): Called with a :class:`~gnpool.store.Damage` for every stored file that cannot be
+            read any more, and is done again. (default: a warning)
 
     Returns:
         dict: What ``results.json`` holds.
@@ -45,8 +51,9 @@ def reproduce(
     chosen = [get_table(name) for name in dict.fromkeys(tables)]
     amount = get_preset(preset)
     place = choose_device(device)
-    store = Store(out)
-    Runner(store, amount, place, search=search, jobs=jobs, on_event=on_event).run(chosen)
+    store = Store(out, on_damage=on_damage)
+    runner = Runner(store, amount, place, search=search, jobs=jobs, processes=processes, on_event=on_event)
+    runner.run(chosen)
     results = {"schema": SCHEMA, "tables": [table_results(table, store, amount, search) for table in chosen]}
     store.publish("results.json", json.dumps(results, indent=1, allow_nan=False))
     return results

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 
+from gnpool.lab.cost import exam_seconds, training_seconds
 from gnpool.lab.presets import Preset
+from gnpool.lab.processes import Submit, process_pool
 from gnpool.lab.recipes import Exam, Recipe
+from gnpool.lab.studies import POLL_SECONDS, Report, Worker
 from gnpool.lab.tables import Table
-from gnpool.lab.training import SEARCHES, describe_machine, examine, train, train_or_load
-from gnpool.store import Record, Store
-from gnpool.training import Progress
+from gnpool.lab.training import SEARCHES
+from gnpool.store import Damage, Store, StoreWarning
 
 GPU_JOBS = 4  # trainings side by side on one GPU: steps at small batches leave most of it idle
-POLL_SECONDS = 2.0  # how often to look whether another process has finished what this one waits for
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,13 @@ class Event:
     """Something to show: a training went on by an epoch, or work was finished."""
 
     label: str  # of the training
-    done: int  # units of work finished, trainings and exams
-    total: int
     fraction: float  # of this training
     error: float | None  # lowest validation value of the metric so far
-    finished: bool = False
-
-
-class _StoppedError(Exception):
-    """Raised inside a training when the others were asked to stop."""
+    finished: str | None  # "training" or "exam"
+    done: int  # trainings and exams that are finished
+    total: int
+    overall: float  # share of all work that had to be done, by its estimated time
+    seconds_left: float | None  # None before there is something to tell it from
 
 
 def choose_device(name: str) -> torch.device:
@@ -51,6 +49,11 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+def default_jobs(device: torch.device) -> int:
+    """Trainings side by side, where the user does not say."""
+    return GPU_JOBS if device.type == "cuda" else torch.get_num_threads()
+
+
 class Runner:
     """Fills a store with what tables need.
 
@@ -60,6 +63,8 @@ class Runner:
         device (torch.device): Where to train.
         search (str): ``"all"`` or ``"point"``, see :func:`~gnpool.lab.training.train`.
         jobs (int, optional): Trainings side by side. (default: the number of threads of torch, or 4 on a GPU)
+        processes (bool, optional): On a CPU, whether every job is a process of its own: faster for small models. A
+            child knows only tasks that importing gnpool registers. (default: ``False``, threads)
         on_event (callable, optional): Called with an :class:`Event`, from any thread but never twice at once.
     """
 
@@ -71,106 +76,135 @@ class Runner:
         *,
         search: str = "all",
         jobs: int | None = None,
+        processes: bool = False,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
         if search not in SEARCHES:
             raise ValueError(f"'search' must be one of {', '.join(SEARCHES)}, got {search!r}")
+        if jobs is not None and jobs < 1:
+            raise ValueError(f"'jobs' must be at least 1, got {jobs}")
         self.store, self.preset, self.device, self.search = store, preset, device, search
-        self.jobs = jobs or (GPU_JOBS if device.type == "cuda" else torch.get_num_threads())
+        self.jobs = jobs or default_jobs(device)
+        self.processes = processes and device.type == "cpu" and self.jobs > 1
         self.on_event = on_event
-        self._stop = threading.Event()
-        self._lock = threading.Lock()
-        self._done = self._total = 0
-        self._workers = 1  # threads of one training
 
     def run(self, tables: Sequence[Table]) -> None:
         """Train and examine everything that the tables need; what is stored already is not done again."""
-        work = _exams_by_recipe(tables)
-        if self.device.type == "cpu" and work:
-            self._workers = max(1, self.jobs // len(work))
-        self._total = sum(1 + len(exams) for _, exams in work)
-        todo = list(range(len(work)))
-        pool = ThreadPoolExecutor(max_workers=self.jobs, thread_name_prefix="lab")
+        work = exams_by_recipe(tables)
+        board = _Board(work, self)
+        todo = [number for number, (recipe, exams) in enumerate(work) if not self._stored(number, recipe, exams, board)]
+        if not todo:
+            return
+        later: list[int] = []  # what another process is at
         pending: dict[Future[bool], int] = {}
-        threads = torch.get_num_threads()
+        with self._pool(min(self.jobs, len(todo)), board) as submit:
+            while todo or pending or later:
+                while todo and len(pending) < self.jobs:
+                    number = todo.pop(0)
+                    pending[submit(number, *work[number])] = number
+                finished, _ = wait(pending, timeout=POLL_SECONDS if later else None, return_when=FIRST_COMPLETED)
+                if not finished:  # time to look again
+                    todo, later = todo + later, []
+                for future in finished:
+                    number = pending.pop(future)
+                    if not future.result():
+                        later.append(number)
+                if later and not pending and not todo:
+                    time.sleep(POLL_SECONDS)
+                    todo, later = later, []
+
+    def _stored(self, number: int, recipe: Recipe, exams: list[Exam], board: _Board) -> bool:
+        """Whether nothing is left to do; what there is already is told to the board."""
+        key = recipe.key(self.preset, self.search)
+        if self.store.get(key) is None:  # every byte is checked, since a damaged unit has to be done again
+            return False
+        board.skip(number, 0)
+        held = [exam.key(key, self.preset, recipe.spec) in self.store for exam in exams]
+        for place in [place for place, there in enumerate(held, start=1) if there]:
+            board.skip(number, place)
+        return all(held)
+
+    @contextmanager
+    def _pool(self, jobs: int, board: _Board) -> Iterator[Submit]:
+        if self.processes and jobs > 1:
+            options = {"jobs": jobs, "threads": max(1, self.jobs // jobs), "tell": board.tell}
+            with process_pool(self.store, self.preset, self.search, on_damage=self._damaged, **options) as submit:  # type: ignore[arg-type]
+                yield submit
+            return
+        stop, threads = threading.Event(), torch.get_num_threads()
+        units = max(1, self.jobs // jobs) if self.device.type == "cpu" else 1
+        worker = Worker(self.store, self.preset, self.device, self.search, units, stop.is_set, board.tell)
+        pool = ThreadPoolExecutor(jobs, thread_name_prefix="lab")
         if self.device.type == "cpu":
             torch.set_num_threads(1)  # of the process, since MKL has one number for all threads; bits depend on it
         try:
-            while todo or pending:
-                while todo and len(pending) < self.jobs:
-                    place = todo.pop(0)
-                    pending[pool.submit(self._study, *work[place])] = place
-                finished, _ = wait(pending, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    place = pending.pop(future)
-                    if not future.result():  # another process has it: come back when nothing else is left
-                        todo.append(place)
-                        if not pending:
-                            time.sleep(POLL_SECONDS)
+            yield lambda number, recipe, exams: pool.submit(worker.study, number, recipe, exams)
         finally:
-            self._stop.set()  # after an error or Ctrl-C the others save their state and end
+            stop.set()  # after an error or Ctrl-C the others save their state and end
             pool.shutdown(wait=True, cancel_futures=True)
             torch.set_num_threads(threads)
 
-    def _study(self, recipe: Recipe, exams: list[Exam]) -> bool:
-        """Train a recipe and hold its exams; False if another process is at it."""
-        key = recipe.key(self.preset, self.search)
-        label = f"{recipe.task}: {recipe.model}"
-        epochs = self.preset.epochs_of(recipe.spec)
-        seen: dict[int, int] = {}  # epochs done by unit of the fit at hand
-
-        def progress(step: Progress) -> None:
-            if self._stop.is_set():
-                raise _StoppedError
-            seen[step.unit] = step.epoch
-            error = step.best["metric"]
-            self._tell(label, sum(seen.values()) / (epochs * step.units), error if error < float("inf") else None)
-
-        def compute(checkpoint: Path) -> Any:
-            return train(
-                recipe,
-                self.preset,
-                search=self.search,
-                device=self.device,
-                workers=self._workers,
-                checkpoint=checkpoint,
-                progress=progress,
-            )
-
-        if self._stop.is_set():
-            raise _StoppedError
-        if self.device.type == "cpu":
-            torch.set_num_threads(1)  # of this thread
-        trained = train_or_load(self.store, key, compute)
-        if trained is None:
-            return False
-        self._finish(label)
-        for exam in exams:
-            if self._stop.is_set():
-                raise _StoppedError
-            hold = functools.partial(self._hold, recipe, exam, trained)
-            while train_or_load(self.store, exam.key(key, self.preset, recipe.spec), hold) is None:
-                time.sleep(POLL_SECONDS)
-            self._finish(label)
-        return True
-
-    def _hold(self, recipe: Recipe, exam: Exam, trained: Record, _: Path) -> Any:
-        began = time.monotonic()
-        scores = examine(recipe, exam, self.preset, trained, self.device)
-        return scores, {}, {**describe_machine(self.device), "seconds": time.monotonic() - began}
-
-    def _tell(self, label: str, fraction: float, error: float | None, finished: bool = False) -> None:
-        if self.on_event is not None:
-            with self._lock:
-                self.on_event(Event(label, self._done, self._total, fraction, error, finished))
-
-    def _finish(self, label: str) -> None:
-        with self._lock:
-            self._done += 1
-        self._tell(label, 1.0, None, finished=True)
+    def _damaged(self, damage: Damage) -> None:
+        """A child found a damaged file: report it as the store here would."""
+        if self.store.on_damage is not None:
+            self.store.on_damage(damage)
+        else:
+            warnings.warn(str(damage), StoreWarning, stacklevel=2)
 
 
-def _exams_by_recipe(tables: Sequence[Table]) -> list[tuple[Recipe, list[Exam]]]:
+class _Board:
+    """What was done and what is left, in shares of the estimated time."""
+
+    def __init__(self, work: Sequence[tuple[Recipe, list[Exam]]], runner: Runner) -> None:
+        preset, kind = runner.preset, runner.device.type
+        self.labels = [" ".join(filter(None, [r.task, r.data and f"({r.data})"])) + f": {r.model}" for r, _ in work]
+        self.costs = [
+            [
+                training_seconds(recipe, preset, runner.search, kind),
+                *(exam_seconds(recipe, exam, preset, kind) for exam in exams),
+            ]
+            for recipe, exams in work
+        ]
+        self.share = [[0.0] * len(costs) for costs in self.costs]
+        self.skipped = 0.0
+        self.total = sum(map(len, self.costs))
+        self.on_event = runner.on_event
+        self.first: tuple[float, float] | None = None  # time and share of the first report
+        self.errors: dict[int, float] = {}
+        self.lock = threading.Lock()
+
+    def skip(self, number: int, place: int) -> None:
+        """Something was there before."""
+        self.share[number][place] = 1.0
+        self.skipped += self.costs[number][place]
+
+    def tell(self, report: Report) -> None:
+        """Pass on where things stand."""
+        with self.lock:
+            finished = None if report.finished is None else "exam" if report.finished else "training"
+            mine = self.share[report.study]
+            if finished and mine[report.finished or 0] == 1.0:
+                return  # it was there before
+            mine[report.finished or 0] = 1.0 if finished else min(report.fraction, 0.999)
+            overall = self._overall()
+            now = time.monotonic()
+            self.first = self.first or (now, overall)
+            since, gained = now - self.first[0], overall - self.first[1]
+            left = since * (1 - overall) / gained if gained > 0 else None
+            if report.error is not None:
+                self.errors[report.study] = report.error
+            done = sum(share == 1.0 for shares in self.share for share in shares)
+            if self.on_event is not None:
+                label, error = self.labels[report.study], self.errors.get(report.study)
+                self.on_event(Event(label, mine[0], error, finished, done, self.total, overall, left))
+
+    def _overall(self) -> float:
+        pairs = [pair for row in zip(self.share, self.costs, strict=True) for pair in zip(*row, strict=True)]
+        done = sum(share * cost for share, cost in pairs) - self.skipped
+        return done / max(sum(cost for _, cost in pairs) - self.skipped, 1e-9)
+
+
+def exams_by_recipe(tables: Sequence[Table]) -> list[tuple[Recipe, list[Exam]]]:
     """Every recipe once, with all exams that any cell asks for."""
     found: dict[str, tuple[Recipe, list[Exam]]] = {}
     for table in tables:

@@ -49,16 +49,17 @@ def train(
     workers: int,
     checkpoint: Path,
     progress: Callable[[Progress], None],
+    check: Callable[[], None],
 ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
     """Train a recipe: raw scores, tensors and meta data for the store.
 
     ``search`` is ``"all"``: every setting with every seed; or ``"point"``: every setting with the first seed, and the
-    best of them with every seed.
+    best of them with every seed. ``check`` is called before every step on a CPU, and may raise to stop the training.
     """
     began = time.monotonic()
     settings, seeds = list(preset.settings(recipe.space)), list(range(preset.seeds))
     data = {split: recipe.dataset(split, preset) for split in ("train", "val")}
-    fit = functools.partial(_fit, recipe, preset, data, device, workers, checkpoint, progress)
+    fit = functools.partial(_fit, recipe, preset, data, device, workers, checkpoint, progress, check)
     runs: list[dict[str, Any]] = []
     if search == "point" and len(settings) * len(recipe.variants) > 1:
         tried = _candidates(recipe, lambda variant: fit(variant, settings, seeds[:1], "point"))
@@ -104,24 +105,33 @@ def _fit(
     workers: int,
     checkpoint: Path,
     progress: Callable[[Progress], None],
+    check: Callable[[], None],
     variant: int,
     settings: Sequence[Setting],
     seeds: Sequence[int],
     phase: str,
 ) -> Fit:
     task, edges = recipe.spec, recipe.spec.level != "set"
+    epochs, cpu = preset.epochs_of(task), device.type == "cpu"
+
+    def loss(prediction: Tensor, batch: Any) -> Tensor:
+        check()  # an epoch of many runs takes minutes, and nobody waits that long after Ctrl-C
+        return task.loss(prediction, batch)
+
     return fit_many(
         lambda: recipe.build(recipe.variants[variant]),
-        Batches(data["train"], recipe.batch_size, seed=0, sorted_edges=edges),
-        task.loss,
+        Batches(data["train"], recipe.batch_in(preset), seed=0, sorted_edges=edges),
+        loss if cpu else task.loss,
         settings,
         seeds=seeds,
-        epochs=preset.epochs_of(task),
+        epochs=epochs,
         validation=Batches(data["val"], EVALUATION_BATCH, seed=None, sorted_edges=edges),
         criteria={"metric": task.metric},
+        schedule=preset.schedule(epochs),
         device=device,
         unit=preset.unit,
         workers=workers,
+        vectorize=False if cpu and preset.unit == 1 else None,  # vmap over one run costs twice the run
         checkpoint=checkpoint / f"variant{variant}-{phase}",
         progress=progress,
     )

@@ -238,11 +238,11 @@ def lane_sum(values, lane, nb):
 def bwd_sources_kernel(args, eps):
     """dx and dw by source rows, over the transposed lists; long lists leave float64 partial sums for the merge."""
     (counter, x_at, weight_at, t_ptr_at, t_row_at, t_eid_at, p_at, pack_at, mark_at) = args[:9]
-    (dx_at, dw_at, long_at, part_at, N, D, tasks, span, relu, n_long) = args[9:]
+    (dx_at, dw_at, long_at, part_at, N, D, tasks, span, relu, n_long, flag_at) = args[9:]
     x, dx, pack, dw = pointer(x_at, eps), pointer(dx_at, eps), pointer(pack_at, eps), pointer(dw_at, eps)
     weight, part, long = pointer(weight_at, eps), pointer(part_at, 0.0), pointer(long_at, np.int64(0))
     t_ptr, t_row, t_eid = pointer(t_ptr_at, np.int64(0)), pointer(t_row_at, np.int64(0)), pointer(t_eid_at, np.int64(0))
-    mark = pointer(mark_at, np.int8(0))
+    mark, flag = pointer(mark_at, np.int8(0)), pointer(flag_at, np.int8(0))
     has_w, has_eid = weight_at != 0, t_eid_at != 0
     clip = cast(0.0 if relu else -np.inf, eps)
     zero = cast(0.0, eps)
@@ -264,6 +264,8 @@ def bwd_sources_kernel(args, eps):
         if first_row > 0 and t_ptr[first_row] - t_ptr[first_row - 1] > PIECE:
             first_row -= 1
         for block in range(blocks):
+            if flag_at != 0 and flag[block] != 0:  # done by way of the nodes
+                continue
             c0 = block * BLOCK
             nb = min(np.int64(BLOCK), D - c0)
             if block != last_block:

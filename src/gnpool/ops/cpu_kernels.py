@@ -186,13 +186,14 @@ def fwd_kernel(args, eps):
     (counter, x_at, weight_at, ptr_at, col_at, eid_at, p_at, q_at, y_at, M_at, C_at, dydp_at, long_at, part_at) = args[
         :14
     ]
-    (D, S, tasks, span, relu, stats, n_long) = args[14:]
+    (D, S, tasks, span, relu, stats, n_long, flag_at) = args[14:]
     x = pointer(x_at, eps)
     weight = pointer(weight_at, eps)
     ptr = pointer(ptr_at, np.int64(0))
     col = pointer(col_at, np.int64(0))
     eid = pointer(eid_at, np.int64(0))
     long = pointer(long_at, np.int64(0))
+    flag = pointer(flag_at, np.int8(0))
     part = pointer(part_at, 0.0)
     q = pointer(q_at, 0.0)
     y, M, C, dydp = pointer(y_at, eps), pointer(M_at, eps), pointer(C_at, eps), pointer(dydp_at, eps)
@@ -225,6 +226,8 @@ def fwd_kernel(args, eps):
         if task >= tasks:
             break
         block = task % blocks
+        if flag_at != 0 and flag[block] != 0:  # done by way of the nodes
+            continue
         c0 = block * BLOCK
         nb = min(np.int64(BLOCK), D - c0)
         if block != last_block:

@@ -1,0 +1,69 @@
+"""The program ``gnpool``: its commands, and what happens when one of them cannot finish."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from gnpool.cli import reproduce, tables, theory
+from gnpool.cli.errors import reporting
+
+
+class Commands(TyperGroup):
+    """All commands; errors of any of them are reported in one place."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with reporting():
+            return super().invoke(ctx)
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="gnpool",
+    help="Pooling that learns which function the task needs, and keeps working on larger graphs.",
+    epilog="Exit status: 0 done, 1 failed, 2 bad usage. With GNPOOL_TRACEBACK=1 an error shows where it came from.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # plain help: loads fast, and reads the same in a file
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gnpool {importlib.metadata.version('gnpool')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and leave.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take the options that stand before the name of a command."""
+
+
+# One line per command, in the order of the help. A command's file imports the library inside its functions, so that
+# `gnpool --help` does not wait for torch.
+app.command(epilog=tables.EPILOG)(tables.tables)
+app.command(epilog=reproduce.EPILOG)(reproduce.reproduce)
+app.command(epilog=theory.EPILOG)(theory.theory)
+
+
+def main() -> None:
+    """Run the program with the arguments of the process."""
+    try:
+        try:
+            app(prog_name="gnpool")
+        finally:
+            sys.stdout.flush()  # here, where a pipe that was closed can still be dealt with
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at the end
+        sys.exit(1)

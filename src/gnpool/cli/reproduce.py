@@ -1,0 +1,202 @@
+"""``gnpool reproduce``."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from gnpool.cli.errors import INTERRUPTED
+from gnpool.cli.output import FILE_WIDTH, say, show_json
+
+if TYPE_CHECKING:
+    from gnpool.lab import Event
+
+EPILOG = "Example: gnpool reproduce exp_graph_harmonic --preset quick"
+ALL = "all"
+PresetName = Literal["smoke", "quick", "paper"]  # gnpool.lab.PRESETS, which would bring torch along
+DeviceName = Literal["auto", "cpu", "cuda"]
+
+
+def reproduce(
+    tables: Annotated[
+        list[str], typer.Argument(metavar="TABLE...", help="Tables and figures by id, or 'all'; see 'gnpool tables'.")
+    ],
+    preset: Annotated[
+        PresetName, typer.Option(help="How much: smoke (seconds), quick (minutes on 2 cores), paper (everything).")
+    ] = "quick",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of raw scores, weights and results.json.  [default: results/PRESET]")
+    ] = None,
+    device: Annotated[DeviceName, typer.Option(help="Where to train; auto is a GPU if there is one.")] = "auto",
+    search: Annotated[
+        Literal["all", "point"],
+        typer.Option(help="all: every setting with every seed; point: each once, then the best with every seed."),
+    ] = "all",
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Trainings side by side.  [default: number of cores; 4 on a GPU]")
+    ] = None,
+    engine: Annotated[Literal["local"], typer.Option(help="Where the trainings run.")] = "local",
+    json: Annotated[bool, typer.Option("--json", help="Print what results.json holds.")] = False,
+) -> None:
+    """Reproduce tables and figures of the paper, beside the published numbers.
+
+    It can be stopped at any moment, by Ctrl-C or by a power cut: the same command goes on from there, with the same end
+    result. Tables that need the same models share them if they share the folder.
+    """
+    names = choose(tables)
+    folder = default_folder(preset) if out is None else out
+    pictures = _painters(names)
+    try:
+        results = run_with_progress(names, folder, preset=preset, device=device, search=search, jobs=jobs)
+    except KeyboardInterrupt:
+        _note(f"Stopped. Everything finished is kept in {folder}; the same command goes on from there.")
+        raise typer.Exit(INTERRUPTED) from None
+    drawn = [pictures[table["table"]](table, folder) for table in results["tables"] if table["table"] in pictures]
+    if json:
+        show_json(results)
+        return
+    for table in results["tables"]:
+        show_result(table)
+    for path in [folder / "results.json", *drawn]:
+        say(f"wrote {path}")
+
+
+def run_with_progress(names: Sequence[str], folder: Path, **options: Any) -> dict[str, Any]:
+    """Call :func:`gnpool.lab.reproduce` and show on stderr how far it is and what is odd."""
+    from gnpool.lab import reproduce as run
+
+    with _progress() as show, _warnings_as_lines():
+        return run(
+            names,
+            folder,
+            processes=True,
+            on_event=show,
+            on_damage=lambda damage: _note(f"Warning: {damage}; it is done again"),
+            **options,
+        )
+
+
+def choose(names: Sequence[str]) -> list[str]:
+    """The names of tables, checked; ``all`` stands for every one."""
+    from gnpool.lab import TABLES
+
+    chosen: list[str] = []
+    for name in names:
+        if name != ALL and name not in TABLES:
+            near = difflib.get_close_matches(name, [*TABLES, ALL], n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "'gnpool tables' lists them."
+            raise typer.BadParameter(f"there is no table {name!r}; {hint}", param_hint="'TABLE...'")
+        chosen += TABLES if name == ALL else [name]
+    return list(dict.fromkeys(chosen))
+
+
+def default_folder(preset: str) -> Path:
+    """Where the results of a preset go if the user does not say."""
+    return Path("results") / preset
+
+
+def show_result(table: dict[str, Any]) -> None:
+    """Print a table of results.json, how it compares with the paper, and what was reduced."""
+    from gnpool.report import grids, verdict_counts
+
+    for grid in grids(table):
+        show_lines(grid.title, grid.head, grid.rows)
+    counts = verdict_counts(table)
+    if counts:
+        say(counts)
+    meta = table["meta"]
+    seeds = f"{len(meta['seeds'])} seeds" if len(meta["seeds"]) > 1 else "1 seed"
+    say(f"{meta['preset']} preset, {seeds}, {meta.get('device', 'no device')}, {_duration(meta['seconds'])} of work")
+    if meta["notes"]:
+        say(f"Reduced. {meta['notes']}")
+    say()
+
+
+def show_lines(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table whose first two columns are text; cells may have several lines."""
+    from rich.console import Console
+    from rich.table import Table
+
+    several = any("\n" in cell for row in rows for cell in row)
+    shown = Table(title_justify="left", show_lines=several)
+    for place, name in enumerate(head):
+        shown.add_column(name, justify="right" if place > 1 else "left")
+    for row in rows:
+        shown.add_row(*row)
+    say(title)
+    Console(width=None if sys.stdout.isatty() else FILE_WIDTH, markup=False, highlight=False).print(shown)
+
+
+def _painters(names: Sequence[str]) -> dict[str, Callable[[Mapping[str, Any], Path], Path]]:
+    """How to draw those of the tables that are figures; a missing matplotlib shows now, and not after hours."""
+    from gnpool.report.figures import FIGURES, new_figure
+
+    wanted: dict[str, Callable[[Mapping[str, Any], Path], Path]] = {n: FIGURES[n] for n in names if n in FIGURES}
+    if wanted:
+        new_figure(1.0, 1.0)
+    return wanted
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Event], None]]:
+    """What to do with events: a live display on a terminal, a line for each finished training elsewhere."""
+    if not sys.stderr.isatty():
+        yield _print_event
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        overall = bar.add_task("all", total=1.0, note="")
+        lines: dict[str, Any] = {}
+
+        def show(event: Event) -> None:
+            left = "" if event.seconds_left is None else f", {_duration(event.seconds_left)} left"
+            bar.update(overall, completed=event.overall, note=f"{event.done} of {event.total}{left}")
+            if event.label not in lines:
+                lines[event.label] = bar.add_task(event.label, total=1.0, note="")
+            bar.update(lines[event.label], completed=event.fraction)
+            if event.error is not None:
+                bar.update(lines[event.label], note=f"lowest validation error {event.error:.3g}")
+            if event.finished:
+                bar.remove_task(lines.pop(event.label))
+
+        yield show
+
+
+def _print_event(event: Event) -> None:
+    if event.finished == "training":
+        error = "" if event.error is None else f", lowest validation error {event.error:.3g}"
+        left = "" if event.seconds_left is None else f"; about {_duration(event.seconds_left)} left"
+        _note(f"[{event.done} of {event.total}] {event.label}: trained{error}{left}")
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: _note(f"Warning: {message}")
+        yield
+
+
+def _note(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

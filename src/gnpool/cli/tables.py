@@ -1,0 +1,88 @@
+"""``gnpool tables``."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gnpool.cli.output import say, show_json
+from gnpool.cli.reproduce import DeviceName, PresetName, default_folder, show_lines
+
+EPILOG = "Example: gnpool tables --preset paper --out results/paper"
+
+
+def tables(
+    preset: Annotated[PresetName, typer.Option(help="How much of each table.")] = "quick",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to look at for what is done.  [default: results/PRESET]")
+    ] = None,
+    device: Annotated[DeviceName, typer.Option(help="Where it would run.")] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
+    """List the tables and figures that can be reproduced: what they hold, what they cost here, what is done.
+
+    Minutes are an estimate, good to a factor of two or so, and count what is missing. Once some trainings of a table
+    are done, their times correct it. Tables share models, so several cost less than their sum.
+    """
+    from gnpool.lab import TABLES, Table, choose_device, estimates, get_preset
+    from gnpool.lab.runner import default_jobs
+    from gnpool.store import Store
+
+    place = choose_device(device)
+    folder = default_folder(preset) if out is None else out
+    store = Store(folder, create=False) if folder.exists() else None
+    jobs = default_jobs(place)
+    found = estimates(TABLES.values(), get_preset(preset), place.type, store=store, jobs=jobs)
+    if json:
+        show_json(
+            [
+                {
+                    "table": name,
+                    "title": TABLES[name].title,
+                    "cells": len(TABLES[name].cells),
+                    **dataclasses.asdict(one),
+                }
+                for name, one in found.items()
+            ]
+        )
+        return
+    show_lines(
+        f"Tables and figures, {preset} preset on {place.type}, {jobs} trainings side by side",
+        ["id", "title", "trainings", "runs", "minutes", "done"],
+        [
+            [
+                name,
+                TABLES[name].title,
+                str(one.trainings),
+                f"{one.runs:,}",
+                _minutes(one.minutes_left),
+                _share(one.cells_done, len(TABLES[name].cells)),
+            ]
+            for name, one in found.items()
+        ],
+    )
+    everything = Table("all", "", "", tuple(cell for table in TABLES.values() for cell in table.cells))
+    together = estimates([everything], get_preset(preset), place.type, store=store, jobs=jobs)["all"]
+    left = _minutes(together.minutes_left)
+    say(f"Minutes are for what is missing, by estimate; all together, with shared models: {left}.")
+    say(
+        f"Done counts cells that {folder} holds."
+        if store is not None
+        else f"Nothing is done: there is no folder {folder}."
+    )
+    say(f"To run one: gnpool reproduce {next(iter(found))} --preset {preset}")
+
+
+def _minutes(minutes: float) -> str:
+    if minutes == 0:
+        return "0"
+    if minutes < 1:
+        return "< 1"
+    return f"{minutes:.0f}" if minutes < 600 else f"{minutes:,.0f}"
+
+
+def _share(done: int, cells: int) -> str:
+    return "all" if done == cells else f"{done} of {cells}"

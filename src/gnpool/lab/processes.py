@@ -1,0 +1,112 @@
+"""Studies in processes of their own: small models on a CPU spend their time in Python, which threads share."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnpool.lab.presets import Preset
+from gnpool.lab.recipes import Exam, Recipe
+from gnpool.lab.studies import Report, Worker
+from gnpool.store import Damage, Store
+
+Submit = Callable[[int, Recipe, list[Exam]], "Future[bool]"]
+_worker: Worker | None = None  # of a child
+
+
+@contextmanager
+def process_pool(
+    store: Store,
+    preset: Preset,
+    search: str,
+    *,
+    jobs: int,
+    threads: int,
+    tell: Callable[[Report], None],
+    on_damage: Callable[[Damage], None],
+) -> Iterator[Submit]:
+    """A function that submits studies to ``jobs`` processes.
+
+    Leaving the block stops what still runs; it saves its state first. Whatever children have to say is said here, by
+    one thread: reports, damaged files and warnings. A child whose parent was killed ends at once.
+    """
+    context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads halfway
+    stop, messages = context.Event(), context.SimpleQueue()
+    problems: list[Exception] = []
+
+    def listen() -> None:
+        while (message := messages.get()) is not None:
+            try:
+                if isinstance(message, Report):
+                    tell(message)
+                elif isinstance(message, Damage):
+                    on_damage(message)
+                else:
+                    warnings.warn(message, stacklevel=1)
+            except Exception as error:  # listen on, or the children would wait for ever
+                problems.append(error)
+
+    listener = threading.Thread(target=listen, name="lab-listener", daemon=True)
+    listener.start()
+    start = (store.root, preset, search, threads, stop, messages)
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=start)
+    with _deaf():  # Ctrl-C reaches all processes; the parent decides, and children are born deaf
+        pool.submit(int)  # the first thing submitted starts them all
+    try:
+        yield lambda number, recipe, exams: pool.submit(_study, number, recipe, exams)
+    except BrokenProcessPool:
+        raise OSError(
+            "a worker process ended abruptly, perhaps for want of memory; what is finished is kept: start again, with "
+            "fewer --jobs if need be"
+        ) from None
+    finally:
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+        messages.put(None)
+        listener.join()
+    if problems:
+        raise problems[0]
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may change what Ctrl-C does
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _begin(root: Path, preset: Preset, search: str, threads: int, stop: Any, messages: Any) -> None:
+    global _worker
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    warnings.showwarning = lambda message, *_, **__: messages.put(str(message))
+    torch.set_num_threads(1)
+    store = Store(root, create=False, on_damage=messages.put)
+    _worker = Worker(store, preset, torch.device("cpu"), search, threads, stop.is_set, messages.put)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+    os._exit(1)
+
+
+def _study(number: int, recipe: Recipe, exams: list[Exam]) -> bool:
+    assert _worker is not None
+    return _worker.study(number, recipe, exams)

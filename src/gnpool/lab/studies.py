@@ -1,0 +1,110 @@
+"""The work behind one recipe: train it, hold its exams, store both, and tell how far it is."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnpool.lab.presets import Preset
+from gnpool.lab.recipes import Exam, Recipe
+from gnpool.lab.training import describe_machine, examine, train, train_or_load
+from gnpool.store import Record, Store
+from gnpool.training import Progress
+
+POLL_SECONDS = 1.0  # how often to look whether another process has finished what this one waits for
+
+
+class StoppedError(Exception):
+    """Raised inside a study when it was asked to stop."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """How far a study is: the share of its training, or what it has finished."""
+
+    study: int
+    fraction: float = 1.0
+    error: float | None = None  # lowest validation value of the metric so far
+    finished: int | None = None  # 0: the training; k: exam number k - 1
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Carries out studies, wherever it lives.
+
+    Args:
+        store (Store): Where results are kept, and found again.
+        preset (Preset): How much of the study to do.
+        device (torch.device): Where to train.
+        search (str): ``"all"`` or ``"point"``.
+        threads (int): Work units of one training side by side.
+        stopped (callable): Whether to stop.
+        tell (callable): Called with a :class:`Report` now and then.
+    """
+
+    store: Store
+    preset: Preset
+    device: torch.device
+    search: str
+    threads: int
+    stopped: Callable[[], bool]
+    tell: Callable[[Report], None]
+
+    def study(self, number: int, recipe: Recipe, exams: list[Exam]) -> bool:
+        """Train a recipe and hold its exams; False if another process is at it."""
+        self._check()
+        if self.device.type == "cpu":
+            torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
+        key = recipe.key(self.preset, self.search)
+        trained = train_or_load(self.store, key, functools.partial(self._train, number, recipe))
+        if trained is None:
+            return False
+        self.tell(Report(number, finished=0))
+        for place, exam in enumerate(exams, start=1):
+            hold = functools.partial(self._hold, recipe, exam, trained)
+            while train_or_load(self.store, exam.key(key, self.preset, recipe.spec), hold) is None:
+                self._check()
+                time.sleep(POLL_SECONDS)
+            self.tell(Report(number, finished=place))
+            self._check()
+        return True
+
+    def _train(self, number: int, recipe: Recipe, checkpoint: Path) -> Any:
+        epochs = self.preset.epochs_of(recipe.spec)
+        seen: dict[int, int] = {}  # epochs done by work unit of the fit at hand
+        lowest = math.inf
+
+        def progress(step: Progress) -> None:
+            nonlocal lowest
+            self._check()
+            seen[step.unit] = step.epoch
+            lowest = min(lowest, step.best["metric"])
+            fraction = sum(seen.values()) / (epochs * step.units)
+            self.tell(Report(number, fraction, lowest if math.isfinite(lowest) else None))
+
+        return train(
+            recipe,
+            self.preset,
+            search=self.search,
+            device=self.device,
+            workers=self.threads,
+            checkpoint=checkpoint,
+            progress=progress,
+            check=self._check,
+        )
+
+    def _hold(self, recipe: Recipe, exam: Exam, trained: Record, _: Path) -> Any:
+        began = time.monotonic()
+        scores = examine(recipe, exam, self.preset, trained, self.device)
+        return scores, {}, {**describe_machine(self.device), "seconds": time.monotonic() - began}
+
+    def _check(self) -> None:
+        if self.stopped():
+            raise StoppedError

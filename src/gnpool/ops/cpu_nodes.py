@@ -1,0 +1,251 @@
+"""Neighbours on the CPU by way of the nodes: one power for each node instead of one for each edge.
+
+A node is used by many edges, and without edge weights its power (u / G)^p does not depend on the edge, if G is one unit
+of measure per channel for the whole graph, in place of the extreme M of each segment. Then both passes are plain sums:
+
+    A_i = sum_j W_j,   B_i = sum_j l_j W_j        with l = log2(u / G), W = 2^(p l)
+    dx_j = sign(x_j) 2^((p - 1) l_j) sum_i g_i C_i
+
+The results y, C and dy/dp are those of README.md with M = G, since M is only a unit. What a segment's own M is for, that
+nothing underflows, must then hold for the whole graph: ``node_kernel`` looks at the range of u in each block of channels
+and flags the blocks where the powers of all nodes keep clear of the ends of the type. The others take the usual way.
+Powers are computed in float64, so that a segment far from G loses nothing.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,assignment"
+
+import numpy as np
+
+from gnpool.ops.cpu_kernels import AHEAD, RUN, finish, first_at, magnitude, next_task
+from gnpool.ops.cpu_math import (
+    BLOCK,
+    bits,
+    cast,
+    compiled,
+    exp2_weight,
+    float_facts,
+    from_bits,
+    log2_ratio,
+    pointer,
+    prefetch_row,
+    select,
+    stack,
+)
+
+
+@compiled
+def node_kernel(args, eps):
+    """For each block of channels: whether it is safe, its units G and, if so, W and l W (or 2^((p - 1) l)) of all nodes.
+
+    ``slopes`` asks for the latter. Channels in which nothing takes part have G = 1 and powers of 0.
+    """
+    (counter, x_at, p_at, center_at, flag_at, power_at, moment_at, N, D, relu, slopes) = args
+    x, p, center = pointer(x_at, eps), pointer(p_at, 0.0), pointer(center_at, eps)
+    power, moment, flag = pointer(power_at, eps), pointer(moment_at, eps), pointer(flag_at, np.int8(0))
+    clip = cast(0.0 if relu else -np.inf, eps)
+    facts = float_facts(eps)
+    limit = 80.0 if facts[1] < 1000.0 else 600.0  # binary digits between the largest and the smallest power
+    lowest, highest = bits(cast(2.0 ** facts[0], eps)), bits(cast(2.0 ** facts[1], eps))
+    low, high = stack(bits(eps)), stack(bits(eps))
+    thr, unit, unit_64, p_64 = stack(eps), stack(eps), stack(0.0), stack(0.0)
+    blocks = (D + BLOCK - 1) // BLOCK
+    done = np.int64(0)
+    while True:
+        block = next_task(counter, done)
+        done += 1
+        if block >= blocks:
+            break
+        c0 = block * BLOCK
+        nb = min(np.int64(BLOCK), D - c0)
+        for d in range(nb):
+            thr[d] = eps if p[c0 + d] < 0.0 else cast(-1.0, eps)
+            low[d] = cast(bits(cast(np.inf, eps)), low[d])
+            high[d] = cast(-1, high[d])
+        for r in range(N):
+            at = r * D + c0
+            for d in range(nb):  # bits order what is not negative, and NaN comes above all
+                v = magnitude(x[at + d], clip)
+                b = bits(v + eps)
+                out = (v <= thr[d]) | (b == cast(0, b))
+                low[d] = select(out | (b > low[d]), low[d], b)
+                high[d] = select(out | (b < high[d]), high[d], b)
+        safe = True
+        for d in range(nb):
+            value = p[c0 + d]
+            some = high[d] >= cast(0, high[d])
+            first = from_bits(low[d]) if some else cast(1.0, eps)
+            last = from_bits(high[d]) if some else cast(1.0, eps)
+            size = abs(value)
+            fits = size >= 1.0 and size <= limit
+            if some:
+                fits = fits and low[d] >= lowest and high[d] <= highest
+                if fits:
+                    fits = (size + 1.0) * log2_ratio(np.float64(last), np.float64(first)) <= limit
+            safe = safe and fits
+            unit[d] = first if value < 0.0 else last
+            unit_64[d] = np.float64(unit[d])
+            p_64[d] = value - 1.0 if slopes else value
+            center[c0 + d] = unit[d]
+        flag[block] = 1 if safe else 0
+        if safe:
+            for r in range(N):
+                at = r * D + c0
+                for d in range(nb):
+                    v = magnitude(x[at + d], clip)
+                    u = v + eps
+                    out = (v <= thr[d]) | (u == cast(0.0, eps))
+                    log_r = log2_ratio(np.float64(select(out, unit[d], u)), unit_64[d])
+                    w = select(out, 0.0, exp2_weight(p_64[d] * log_r))
+                    power[at + d] = cast(w, eps)
+                    if not slopes:
+                        moment[at + d] = cast(w * log_r, eps)
+
+
+@compiled
+def node_sum_kernel(args, eps):
+    """y, M = G, C and dy/dp of the segments, in the flagged blocks, as sums of W and l W."""
+    (counter, power_at, moment_at, ptr_at, col_at, p_at, q_at, center_at, flag_at, y_at, M_at, C_at, dydp_at) = args[:13]
+    (D, S, tasks, span, stats) = args[13:]
+    power, moment, center = pointer(power_at, eps), pointer(moment_at, eps), pointer(center_at, eps)
+    ptr, col, flag = pointer(ptr_at, np.int64(0)), pointer(col_at, np.int64(0)), pointer(flag_at, np.int8(0))
+    p, q = pointer(p_at, 0.0), pointer(q_at, 0.0)
+    y, M, C, dydp = pointer(y_at, eps), pointer(M_at, eps), pointer(C_at, eps), pointer(dydp_at, eps)
+    zero = cast(0.0, eps)
+    a_t, b_t = stack(eps), stack(eps)
+    inv_p, q_64, m_64, a_64, b_64, log_a, factor = (
+        stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0),
+    )  # fmt: skip
+    blocks = (D + BLOCK - 1) // BLOCK
+    last = ptr[S]
+    done = np.int64(0)
+    while True:
+        task = next_task(counter, done)
+        done += 1
+        if task >= tasks:
+            break
+        block = task % blocks
+        if flag[block] == 0:
+            continue
+        c0 = block * BLOCK
+        nb = min(np.int64(BLOCK), D - c0)
+        for d in range(nb):
+            inv_p[d] = 1.0 / p[c0 + d]
+            q_64[d] = q[c0 + d]
+            m_64[d] = np.float64(center[c0 + d])
+        first_key = (task // blocks) * span
+        s = first_at(ptr, S, first_key)
+        while s < S and ptr[s] - ptr[0] + s < first_key + span:
+            e, hi = ptr[s], ptr[s + 1]
+            for d in range(nb):
+                a_64[d] = 0.0
+                b_64[d] = 0.0
+            while e < hi:
+                stop = min(hi, e + RUN)
+                for d in range(nb):
+                    a_t[d] = zero
+                    b_t[d] = zero
+                while e + 1 < stop:
+                    r0, r1 = col[e] * D + c0, col[e + 1] * D + c0
+                    if e + AHEAD + 1 < last:
+                        for k in range(AHEAD, AHEAD + 2):
+                            prefetch_row(power, col[e + k] * D + c0, nb)
+                            if stats:
+                                prefetch_row(moment, col[e + k] * D + c0, nb)
+                    for d in range(nb):
+                        a_t[d] += power[r0 + d] + power[r1 + d]
+                    if stats:
+                        for d in range(nb):
+                            b_t[d] += moment[r0 + d] + moment[r1 + d]
+                    e += 2
+                if e < stop:
+                    r0 = col[e] * D + c0
+                    for d in range(nb):
+                        a_t[d] += power[r0 + d]
+                    if stats:
+                        for d in range(nb):
+                            b_t[d] += moment[r0 + d]
+                    e += 1
+                for d in range(nb):
+                    a_64[d] += a_t[d]
+                    b_64[d] += b_t[d]
+            n = hi - ptr[s]
+            finish(y, M, C, dydp, s * D + c0, nb, n, stats, m_64, a_64, b_64, inv_p, q_64, log_a, factor, eps)
+            s += 1
+
+
+@compiled
+def node_uniform_kernel(args, eps):
+    """Takes the flag from blocks in which the M of some segment is not the unit of the channel."""
+    (M_at, center_at, flag_at, S, D) = args
+    M, center, flag = pointer(M_at, eps), pointer(center_at, eps), pointer(flag_at, np.int8(0))
+    zero = cast(0.0, eps)
+    for block in range((D + BLOCK - 1) // BLOCK):
+        c0 = block * BLOCK
+        nb = min(np.int64(BLOCK), D - c0)
+        other = np.int64(0)
+        for s in range(S):
+            at = s * D + c0
+            for d in range(nb):
+                m = M[at + d]
+                other |= np.int64((m != center[c0 + d]) & (m != zero))
+        if other != 0:
+            flag[block] = 0
+
+
+@compiled
+def node_slope_kernel(args, eps):
+    """dx in the flagged blocks: the power of the node times the sum of g C over its segments."""
+    (counter, x_at, t_ptr_at, t_row_at, p_at, pack_at, power_at, flag_at, dx_at, N, D, tasks, span, relu) = args
+    x, dx, pack, power = pointer(x_at, eps), pointer(dx_at, eps), pointer(pack_at, eps), pointer(power_at, eps)
+    t_ptr, t_row = pointer(t_ptr_at, np.int64(0)), pointer(t_row_at, np.int64(0))
+    p, flag = pointer(p_at, 0.0), pointer(flag_at, np.int8(0))
+    clip, zero = cast(0.0 if relu else -np.inf, eps), cast(0.0, eps)
+    thr, a_t, a_64 = stack(eps), stack(eps), stack(0.0)
+    blocks = (D + BLOCK - 1) // BLOCK
+    last = t_ptr[N]
+    done = np.int64(0)
+    while True:
+        task = next_task(counter, done)
+        done += 1
+        if task >= tasks:
+            break
+        block = task % blocks
+        if flag[block] == 0:
+            continue
+        c0 = block * BLOCK
+        nb = min(np.int64(BLOCK), D - c0)
+        for d in range(nb):
+            thr[d] = eps if p[c0 + d] < 0.0 else zero
+        first_key = (task // blocks) * span
+        j = first_at(t_ptr, N, first_key)
+        while j < N and t_ptr[j] - t_ptr[0] + j < first_key + span:
+            t, hi = t_ptr[j], t_ptr[j + 1]
+            for d in range(nb):
+                a_64[d] = 0.0
+            while t < hi:
+                stop = min(hi, t + RUN)
+                for d in range(nb):
+                    a_t[d] = zero
+                while t + 1 < stop:
+                    r0, r1 = (2 * t_row[t] + 1) * D + c0, (2 * t_row[t + 1] + 1) * D + c0
+                    if t + AHEAD + 1 < last:
+                        for k in range(AHEAD, AHEAD + 2):
+                            prefetch_row(pack, (2 * t_row[t + k] + 1) * D + c0, nb)
+                    for d in range(nb):
+                        a_t[d] += pack[r0 + d] + pack[r1 + d]
+                    t += 2
+                if t < stop:
+                    r0 = (2 * t_row[t] + 1) * D + c0
+                    for d in range(nb):
+                        a_t[d] += pack[r0 + d]
+                    t += 1
+                for d in range(nb):
+                    a_64[d] += a_t[d]
+            at = j * D + c0
+            for d in range(nb):
+                z = x[at + d]
+                v = magnitude(z, clip)
+                idle = select(p[c0 + d] < 0.0, 0.0, a_64[d] * 0.0)  # a flat entry still passes NaN on
+                h = a_64[d] * np.float64(power[at + d])
+                dx[at + d] = cast(select(v <= thr[d], idle, select(z < zero, -h, h)), eps)
+            j += 1

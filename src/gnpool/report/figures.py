@@ -1,0 +1,124 @@
+"""Pictures of stored results. They need matplotlib, which is imported when the first one is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, which the colour-blind can tell apart, and a marker for each as well.
+COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+DPI = 110
+FLOOR = 0.01  # percent: what is below is drawn here, since 0 has no place on a logarithmic axis
+PUBLISHED = (50, 100)  # nodes: what the paper shows
+BRANCHES = (("pos", "positive branch", COLORS[0], "-"), ("neg", "negative branch, p without its sign", COLORS[1], "--"))
+Result = Mapping[str, Any]  # a table of results.json
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, or an error that says how to get matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("figures need matplotlib; install it with: pip install 'gnpool[report]'") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def size_figure(table: Result) -> Figure:
+    """The error against the number of nodes: a panel for each task, a line for each model, mean and deviation."""
+    lines: dict[str, dict[str, list[tuple[int, float, float]]]] = {}  # task -> model -> points
+    for cell in table["cells"]:
+        task, model = cell["row"].split("/", 1)
+        points = lines.setdefault(task, {}).setdefault(model, [])
+        if cell["ours"] is not None and cell["ours"]["mean"] is not None:
+            points.append((int(cell["column"]), cell["ours"]["mean"], cell["ours"]["std"] or 0.0))
+    models = list(dict.fromkeys(model for task in lines.values() for model in task))
+    figure = new_figure(4.2 * len(lines), 4.3)
+    panels = figure.subplots(1, len(lines), sharey=True, squeeze=False)[0]
+    for panel, (task, found) in zip(panels, lines.items(), strict=True):
+        panel.axvspan(*PUBLISHED, color="0.93", linewidth=0, label="sizes that the paper shows")
+        for model, points in found.items():
+            if not points:
+                continue
+            place = models.index(model)
+            size, mean, std = (np.array(values, dtype=float) for values in zip(*sorted(points), strict=True))
+            low, high = np.maximum(mean - std, FLOOR), np.maximum(mean + std, FLOOR)
+            color, marker = COLORS[place % len(COLORS)], MARKERS[place % len(MARKERS)]
+            panel.fill_between(size, low, high, color=color, alpha=0.15, linewidth=0)
+            panel.plot(size, np.maximum(mean, FLOOR), color=color, marker=marker, markersize=5, label=model)
+        sizes = sorted({point[0] for points in found.values() for point in points})
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        panel.set_xticks([size for size in sizes if size in (50, 100, 200, 400, 1000)] or sizes)
+        panel.set_xticklabels([f"{size:g}" for size in panel.get_xticks()])
+        panel.minorticks_off()
+        panel.set_xlabel("nodes of the test graphs")
+        panel.set_title(task, fontsize=11)
+        panel.grid(color="0.9")
+        panel.set_axisbelow(True)
+    panels[0].set_ylabel("mean relative error (%)")
+    handles: dict[str, Any] = {}
+    for panel in panels:
+        drawn, labels = panel.get_legend_handles_labels()
+        handles |= dict(zip(labels, drawn, strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False)
+    return figure
+
+
+def exponent_figure(table: Result) -> Figure:
+    """p and q over training: a column for each pooling, mean and range over seeds."""
+    cells = [cell for cell in table["cells"] if cell.get("curves")]
+    figure = new_figure(3.1 * max(1, len(cells)), 5.2)
+    panels = figure.subplots(2, max(1, len(cells)), sharex="col", sharey="row", squeeze=False)
+    for column, cell in enumerate(cells):
+        for row, letter in enumerate("pq"):
+            panel = panels[row][column]
+            for branch, label, color, style in BRANCHES:
+                curve = cell["curves"].get(f"{letter}_{branch}")
+                if curve is None:
+                    continue
+                values = np.array(curve, dtype=float)  # a missing value becomes NaN
+                epoch = np.arange(len(values))
+                panel.fill_between(epoch, values.min(1), values.max(1), color=color, alpha=0.15, linewidth=0)
+                panel.plot(epoch, values.mean(1), color=color, linestyle=style, label=label)
+            panel.grid(color="0.9")
+            panel.set_axisbelow(True)
+        panels[0][column].set_title(f"{cell['row']}, {cell['column']}", fontsize=11)
+        panels[1][column].axhline(0, color="0.6", linewidth=0.8, zorder=1)
+        panels[1][column].set_xlabel("epoch")
+    panels[0][0].set_yscale("log")  # of all, since they share it
+    low, high = panels[0][0].get_ylim()
+    ticks = [tick for tick in (1, 2, 5, 10, 20, 50) if low <= tick <= high]
+    panels[0][0].set_yticks(ticks, [str(tick) for tick in ticks])
+    panels[0][0].minorticks_off()
+    panels[0][0].set_ylabel("p")
+    panels[1][0].set_ylabel("q")
+    drawn, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(drawn, labels, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def _save(name: str, figure: Figure, folder: Path) -> Path:
+    path = folder / f"{name}.png"
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=DPI, metadata={"Software": None})  # equal results give equal files
+    return path
+
+
+def draw_size(table: Result, folder: Path) -> Path:
+    """Draw ``fig_size.png`` into a folder."""
+    return _save("fig_size", size_figure(table), folder)
+
+
+def draw_exponents(table: Result, folder: Path) -> Path:
+    """Draw ``fig_pq.png`` into a folder."""
+    return _save("fig_pq", exponent_figure(table), folder)
+
+
+FIGURES = {"fig_size": draw_size, "fig_pq": draw_exponents}

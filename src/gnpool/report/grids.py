@@ -1,0 +1,136 @@
+"""Tables of ``results.json`` as text: ours, the paper's, and whether they agree."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MODEL_COLUMN = "model"  # of rows that stand beside the grid: they are shown as the columns of a grid of their own
+NARROW = 8  # from this number of columns on, deviations are left out; results.json has them
+Result = Mapping[str, Any]  # a table of results.json
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Text in rows and columns. The second column says what a line holds: ours, the paper's or the verdict.
+
+    Args:
+        title (str): What is shown.
+        head (tuple): Names of the columns.
+        rows (tuple): Rows, each a tuple of cells; a cell may have several lines.
+    """
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def grids(table: Result) -> list[Grid]:
+    r"""A table of results as one grid or two, at most 120 characters wide.
+
+    Example:
+        >>> from gnpool.report import grids
+        >>> ours = {"mean": 1.31, "std": 0.2, "runs": [1.11, 1.51], "failed": 0}
+        >>> cell = {"row": "GNP", "column": "harmonic", "ours": ours, "paper": {"mean": 1.1, "std": 0.8}}
+        >>> table = {"table": "t", "title": "Error", "metric": "MAPE", "cells": [{**cell, "verdict": "agrees"}]}
+        >>> grids(table)[0].rows
+        (('GNP', 'ours\npaper\n', '1.31 ± 0.20\n1.1 ± 0.8\nagrees'),)
+    """
+    title = f"{table['table']}: {table['title']} ({table['metric']})"
+    named = [f"{name}: {table[f'{name}_are']}" for name in ("rows", "columns") if table.get(f"{name}_are")]
+    title = "; ".join([title, *named])
+    if any(cell.get("curves") for cell in table["cells"]):
+        return [_exponents(title, table["cells"])]
+    columns: dict[str, list[Result]] = {}
+    for cell in table["cells"]:
+        columns.setdefault(cell["column"], []).append(cell)
+    parts: dict[tuple[str, ...], list[Result]] = {}  # columns with the same rows belong together
+    for cells in columns.values():
+        parts.setdefault(tuple(cell["row"] for cell in cells), []).extend(cells)
+    found = []
+    for place, cells in enumerate(parts.values()):
+        beside = cells[0]["column"] == MODEL_COLUMN
+        places = [("", cell["row"], cell) if beside else (cell["row"], cell["column"], cell) for cell in cells]
+        found.append(_grid(title if place == 0 else f"{table['table']}, continued", places))
+    return found
+
+
+def number(value: float, digits: int) -> str:
+    """A number with this many digits after the point, fewer if it is large.
+
+    Example:
+        >>> from gnpool.report import number
+        >>> number(3.14159, 2), number(214.96, 2), number(12345.6, 2), number(2e9, 2)
+        ('3.14', '215.0', '12,346', '2e+09')
+    """
+    if not math.isfinite(value) or abs(value) >= 1e6:
+        return f"{value:.0e}" if math.isfinite(value) else str(value)
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.{min(digits, 1) if abs(value) >= 100 else digits}f}"
+
+
+def verdict_counts(table: Result) -> str:
+    """How the cells compare with the paper's, in one line; empty if the paper has none of them."""
+    compared = [cell for cell in table["cells"] if cell["paper"] is not None]
+    counts = Counter(cell["verdict"] for cell in compared)
+    named = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common() if verdict)
+    return f"{len(compared)} published cells: {named}" if named else ""
+
+
+def _grid(title: str, places: Sequence[tuple[str, str, Result]]) -> Grid:
+    rows = list(dict.fromkeys(row for row, _, _ in places))
+    columns = list(dict.fromkeys(column for _, column, _ in places))
+    cell_at = {(row, column): cell for row, column, cell in places}
+    wide = len(columns) < NARROW
+    lines = []
+    for row in rows:
+        cells = [cell_at.get((row, column)) for column in columns]
+        compared = any(cell is not None and cell["paper"] is not None for cell in cells)
+        label = "ours\npaper\n" if compared else "ours"
+        lines.append((row, label, *(_cell(cell, compared, wide) for cell in cells)))
+    return Grid(title, ("", "", *(re.sub(r"(/)|(?=\()", r"\1\n", column) for column in columns)), tuple(lines))
+
+
+def _cell(cell: Result | None, compared: bool, wide: bool) -> str:
+    if cell is None:
+        return ""
+    digits = 3 if cell.get("metric") == "MAE" else 1
+    ours = _value(cell["ours"], 3 if digits == 3 else 2, wide) if cell["ours"] is not None else "-"
+    if not compared:
+        return ours
+    paper = _value(cell["paper"], digits, wide) if cell["paper"] is not None else ""
+    return f"{ours}\n{paper}\n{cell['verdict']}"
+
+
+def _value(value: Result, digits: int, wide: bool) -> str:
+    if value["mean"] is None:
+        return f"all {value['failed']} failed" if value.get("failed") else "-"
+    text = number(value["mean"], digits)
+    if wide and value["std"] is not None:
+        text += f" ± {number(value['std'], digits)}"
+    failed = value.get("failed", 0)
+    return f"{text} ({failed} failed)" if failed else text
+
+
+def _exponents(title: str, cells: Sequence[Result]) -> Grid:
+    """The last values of p and q, mean and range over runs, in place of errors."""
+    names = list(dict.fromkeys(name for cell in cells for name in cell.get("curves") or {}))
+    rows = []
+    for cell in cells:
+        curves = cell.get("curves") or {}
+        values = ["-" if name not in curves else _last(curves[name]) for name in names]
+        rows.append((f"{cell['row']}, {cell['column']}", "mean\nrange", *values))
+    return Grid(f"{title}, at the end of training", ("", "", *names), tuple(rows))
+
+
+def _last(curve: Sequence[Sequence[float | None]]) -> str:
+    values = [value for value in curve[-1] if value is not None]
+    if not values:
+        return "-"
+    low, high = min(values), max(values)
+    return f"{number(sum(values) / len(values), 2)}\n{number(low, 2)} to {number(high, 2)}"

@@ -1,0 +1,53 @@
+"""What the tests of the lab, the command line and the reports share: one smoke run of every table."""
+
+from __future__ import annotations
+
+import atexit
+import copy
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from gnpool.lab import TABLES, reproduce
+
+SMALL = "ablation_b"  # two trainings, six exams
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@functools.cache
+def smoke_folder() -> Path:
+    """A folder with the smoke results of all tables, made by the first who asks."""
+    folder = Path(tempfile.mkdtemp(prefix="gnpool-smoke-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    reproduce(list(TABLES), folder, preset="smoke", jobs=1)
+    return folder
+
+
+def smoke_results() -> dict[str, dict[str, Any]]:
+    """The tables of its results.json by id."""
+    return {table["table"]: table for table in read(smoke_folder())["tables"]}
+
+
+def read(folder: Path) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return results
+
+
+def timeless(table: dict[str, Any]) -> dict[str, Any]:
+    """A table of results without the seconds that it took."""
+    found = copy.deepcopy(table)
+    del found["meta"]["seconds"]
+    return found
+
+
+def program(*arguments: str) -> subprocess.Popen[str]:
+    """The program, started, with its outputs piped."""
+    command = [sys.executable, "-m", "gnpool", *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=ENVIRONMENT, start_new_session=True)

@@ -1,0 +1,212 @@
+"""Equal results however the work is done, and whatever happens on the way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from gnpool.lab import PRESETS, Event, Runner, choose_device, reproduce
+from gnpool.lab.tables import TABLES
+from gnpool.store import Damage, Store, StoreError
+from gnpool.store import store as store_module
+from tests.lab.shared import SMALL, program, read, smoke_results, timeless
+
+PATIENCE = 120.0  # seconds for a subprocess on a busy machine
+
+
+def expected() -> dict[str, object]:
+    return timeless(smoke_results()[SMALL])
+
+
+def run(folder: Path, **options: object) -> dict[str, object]:
+    (table,) = reproduce([SMALL], folder, preset="smoke", **options)["tables"]  # type: ignore[arg-type]
+    return timeless(table)
+
+
+def stored(folder: Path) -> int:
+    return len(list(folder.glob("units/**/*.json")))
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    begin = time.monotonic()
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() - begin < PATIENCE
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("jobs", [1, 4])
+def test_any_number_of_threads(tmp_path: Path, jobs: int) -> None:
+    threads = torch.get_num_threads()
+    assert run(tmp_path, jobs=jobs) == expected()
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.slow
+def test_processes(tmp_path: Path) -> None:
+    events: list[Event] = []
+    assert run(tmp_path, jobs=4, processes=True, on_event=events.append) == expected()
+    assert sorted(event.done for event in events if event.finished) == list(range(1, 9))
+
+
+@pytest.mark.slow
+def test_an_error_in_a_process_is_ours(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").write_text("")  # a file where the folder should be
+    with pytest.raises(StoreError, match="there is a file where a folder is expected"):
+        run(tmp_path, jobs=2, processes=True)
+
+
+def test_events(tmp_path: Path) -> None:
+    events: list[Event] = []
+    run(tmp_path, jobs=1, on_event=events.append)
+    assert [(e.done, e.finished) for e in events if e.finished] == [
+        (1, "training"),
+        *((done, "exam") for done in (2, 3, 4)),
+        (5, "training"),
+        *((done, "exam") for done in (6, 7, 8)),
+    ]
+    assert {e.label for e in events} == {"harmonic: gnp", "harmonic: gnp+"}
+    assert all(e.total == 8 and 0 < e.overall <= 1 for e in events)
+    assert [e.overall for e in events] == sorted(e.overall for e in events)
+    assert events[-1].overall == pytest.approx(1.0)
+    assert events[-1].seconds_left == pytest.approx(0.0, abs=1e-6)
+    assert events[0].error is not None
+    assert events[0].fraction == 0.5  # of two epochs
+    again: list[Event] = []
+    run(tmp_path, jobs=1, on_event=again.append)
+    assert again == []
+
+
+@pytest.mark.parametrize("search", ["all", "point"])
+def test_search(tmp_path: Path, search: str) -> None:
+    # One training with two settings: `point` tries each with the first seed only.
+    preset = PRESETS["smoke"]
+    recipe = TABLES[SMALL].recipes[0]
+    two = recipe.space.settings[:2]
+    grid = type(recipe.space)(two, two[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(__import__("gnpool.lab.recipes", fromlist=["GRIDS"]).GRIDS, recipe.grid, grid)
+        patch.setattr(type(preset), "settings", lambda _, grid: grid.settings)
+        store = Store(tmp_path)
+        Runner(store, preset, torch.device("cpu"), search=search, jobs=1).run([TABLES[SMALL]])
+        record = store.get(recipe.key(preset, search))
+    assert record is not None
+    tried = [(run["setting"]["clip"], run["seed"]) for run in record.scores["runs"]]
+    if search == "all":
+        assert tried == [(100.0, 0), (100.0, 1), (10000.0, 0), (10000.0, 1)]
+    else:
+        assert tried[:2] == [(100.0, 0), (10000.0, 0)]
+        assert [seed for _, seed in tried[2:]] == [0, 1, 0, 1]  # again for each criterion
+    chosen = record.scores["chosen"]["loss"]
+    assert chosen["seeds"] == [0, 1]
+    assert all(value.shape[0] == 2 for name, value in record.tensors.items() if name.startswith("loss/"))  # type: ignore[union-attr]
+
+
+def test_bad_options(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'search' must be one of all, point, got 'best'"):
+        run(tmp_path, search="best")
+    with pytest.raises(ValueError, match="'jobs' must be at least 1, got 0"):
+        run(tmp_path, jobs=0)
+    with pytest.raises(ValueError, match="'preset' must be one of smoke, quick, paper, got 'huge'"):
+        reproduce([SMALL], tmp_path, preset="huge")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without GPU")
+def test_no_gpu() -> None:
+    with pytest.raises(ValueError, match="'device' is cuda, but torch finds no GPU here; use --device cpu"):
+        choose_device("cuda")
+
+
+def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, puts = store_module._write_both, []
+
+    def full(path: Path, data: bytes, blob: bytes | None) -> None:
+        puts.append(path)
+        if len(puts) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        original(path, data, blob)
+
+    monkeypatch.setattr(store_module, "_write_both", full)
+    with pytest.raises(StoreError, match="the disk is full; free some space and start again"):
+        run(tmp_path, jobs=1)
+    assert stored(tmp_path) == 2
+    assert run(tmp_path, jobs=1) == expected()
+    assert len(puts) == 9  # two, the failed one, and the other six: nothing is done twice
+
+
+def test_damaged_files_are_done_again(tmp_path: Path) -> None:
+    run(tmp_path, jobs=1)
+    truncated = next(tmp_path.glob("units/score/**/*.json"))
+    truncated.write_bytes(truncated.read_bytes()[:-20])
+    flipped = next(tmp_path.glob("units/training/**/*.safetensors"))
+    content = bytearray(flipped.read_bytes())
+    content[len(content) // 2] ^= 1
+    flipped.write_bytes(content)
+    found: list[Damage] = []
+    assert run(tmp_path, jobs=1, on_damage=found.append) == expected()
+    assert {damage.path for damage in found} == {truncated, flipped.with_suffix(".json")}
+    assert len(list((tmp_path / "damaged").glob("*.reason.txt"))) == 2
+    found.clear()
+    assert run(tmp_path, jobs=1, on_damage=found.append) == expected()
+    assert found == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for children in /proc")
+def test_killed_twice(tmp_path: Path) -> None:
+    for jobs, units in (("2", 1), ("1", 4)):  # with processes of their own, and without
+        with program("reproduce", SMALL, "--preset", "smoke", "--out", str(tmp_path), "--jobs", jobs) as process:
+            wait_for(lambda units=units: stored(tmp_path) >= units, process)  # type: ignore[misc]
+            children = [int(p) for p in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+            process.kill()
+        assert process.returncode == -signal.SIGKILL
+        assert not (tmp_path / "results.json").exists()
+        begin = time.monotonic()
+        while any(map(alive, children)):
+            assert time.monotonic() - begin < PATIENCE
+            time.sleep(0.05)
+    before = stored(tmp_path)
+    assert before >= 4
+    assert run(tmp_path, jobs=1) == expected()
+    assert timeless(read(tmp_path)["tables"][0]) == expected()
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.slow
+def test_two_programs_at_once(tmp_path: Path) -> None:
+    command = ("reproduce", SMALL, "--preset", "smoke", "--out", str(tmp_path), "--jobs", "1")
+    processes = [program(*command), program(*command)]
+    for process in processes:
+        _, errors = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, errors
+        assert "Warning" not in errors
+    assert timeless(read(tmp_path)["tables"][0]) == expected()
+    assert stored(tmp_path) == 8
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+    with program("reproduce", "demo", "--preset", "quick", "--out", str(tmp_path), "--jobs", "2") as process:
+        wait_for(lambda: len(list(tmp_path.glob("checkpoints/*"))) >= 2, process)
+        time.sleep(1.0)  # into the training
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert out == ""
+    stopped = f"Stopped. Everything finished is kept in {tmp_path}; the same command goes on from there.\n"
+    assert errors == stopped
+    assert list(tmp_path.glob("checkpoints/*/*/unit0000.safetensors"))
