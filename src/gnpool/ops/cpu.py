@@ -116,10 +116,10 @@ def pool_fwd(
     if col is not None and weight is None and not n_long and E >= _USES * N:
         center, flag, power, moment = _node_powers(x, p, scalar, relu, slopes=False)
         if flag.any():
-            args = (_at(power), _at(moment), _at(ptr), _at(col), _at(p), _at(q), _at(center), _at(flag), _at(y))
-            args += (_at(M), _at(C), _at(dydp), D, S, tasks, span, int(stats))
-            keep = (power, moment, ptr, col, p, q, center, flag, y, M, C, dydp)
-            _launch(cpu_nodes.node_sum_kernel, args, scalar, threads, keep)
+            lists = (_at(power), _at(moment), _at(ptr), _at(col), _at(p), _at(q), _at(center), _at(flag))
+            out = (_at(y), _at(M), _at(C), _at(dydp), D, S, tasks, span, int(stats))
+            held = (power, moment, ptr, col, p, q, center, flag, y, M, C, dydp)
+            _launch(cpu_nodes.node_sum_kernel, (*lists, *out), scalar, threads, held)
         if flag.all():
             return terms
     common = (_at(p), _at(q), _at(y), _at(M), _at(C), _at(dydp), _at(long), _at(part))

@@ -6,9 +6,10 @@ of measure per channel for the whole graph, in place of the extreme M of each se
     A_i = sum_j W_j,   B_i = sum_j l_j W_j        with l = log2(u / G), W = 2^(p l)
     dx_j = sign(x_j) 2^((p - 1) l_j) sum_i g_i C_i
 
-The results y, C and dy/dp are those of README.md with M = G, since M is only a unit. What a segment's own M is for, that
-nothing underflows, must then hold for the whole graph: ``node_kernel`` looks at the range of u in each block of channels
-and flags the blocks where the powers of all nodes keep clear of the ends of the type. The others take the usual way.
+The results y, C and dy/dp are those of README.md with M = G, since M is only a unit. What a segment's own M is for,
+that nothing underflows, must then hold for the whole graph: ``node_kernel`` looks at the range of u in each block of
+channels and flags the blocks where the powers of all nodes keep clear of the ends of the type. The others take the
+usual way.
 Powers are computed in float64, so that a segment far from G loses nothing.
 """
 
@@ -35,7 +36,7 @@ from gnpool.ops.cpu_math import (
 
 @compiled
 def node_kernel(args, eps):
-    """For each block of channels: whether it is safe, its units G and, if so, W and l W (or 2^((p - 1) l)) of all nodes.
+    """For each block of channels: whether it is safe, its units G and, if so, W and l W of all nodes, or 2^((p - 1) l).
 
     ``slopes`` asks for the latter. Channels in which nothing takes part have G = 1 and powers of 0.
     """
@@ -104,7 +105,9 @@ def node_kernel(args, eps):
 @compiled
 def node_sum_kernel(args, eps):
     """y, M = G, C and dy/dp of the segments, in the flagged blocks, as sums of W and l W."""
-    (counter, power_at, moment_at, ptr_at, col_at, p_at, q_at, center_at, flag_at, y_at, M_at, C_at, dydp_at) = args[:13]
+    (counter, power_at, moment_at, ptr_at, col_at, p_at, q_at, center_at, flag_at, y_at, M_at, C_at, dydp_at) = args[
+        :13
+    ]
     (D, S, tasks, span, stats) = args[13:]
     power, moment, center = pointer(power_at, eps), pointer(moment_at, eps), pointer(center_at, eps)
     ptr, col, flag = pointer(ptr_at, np.int64(0)), pointer(col_at, np.int64(0)), pointer(flag_at, np.int8(0))

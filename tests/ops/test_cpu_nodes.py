@@ -1,0 +1,131 @@
+"""Neighbours by way of the nodes: the same numbers as edge by edge, and only where the range allows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gnpool.ops import cpu, norm_pool_neighbors
+from gnpool.ops.cpu_math import BLOCK
+
+pytestmark = pytest.mark.skipif(torch.get_default_device().type != "cpu", reason="kernels of the CPU")
+
+NODES, EDGES = 40, 400
+EDGE_INDEX = torch.randint(NODES, (2, EDGES), generator=torch.Generator().manual_seed(1))
+
+
+def rows(channels, dtype=torch.float64, low=0.2, high=3.0):
+    generator = torch.Generator().manual_seed(2)
+    x = low + (high - low) * torch.rand(NODES, channels, dtype=torch.float64, generator=generator)
+    x[torch.rand(NODES, channels, generator=generator) < 0.2] = 0.0
+    x[::3] *= -1
+    return x.to(dtype)
+
+
+def results(x, p, q, uses, monkeypatch, eps=1e-6):
+    """y and all gradients; ``uses`` = 0 goes by way of the nodes, a large number edge by edge."""
+    monkeypatch.setattr(cpu, "_USES", uses)
+    x, p, q = (t.clone().requires_grad_() for t in (x, p, q))
+    y = norm_pool_neighbors(x, EDGE_INDEX, p=p, q=q, eps=eps)
+    (y * torch.linspace(0.5, 1.5, y.numel(), dtype=y.dtype).view_as(y)).sum().backward()
+    return y.detach(), x.grad, p.grad, q.grad
+
+
+def flags(x, p, eps=1e-6, relu=False):
+    scalar = cpu._TYPES[x.dtype](eps)
+    return cpu._node_powers(x, p.double(), scalar, relu, slopes=False)[1].tolist()
+
+
+@pytest.fixture(autouse=True)
+def _numba(monkeypatch):
+    monkeypatch.setenv("GNPOOL_BACKEND", "numba")
+
+
+@pytest.mark.parametrize("eps", [1e-6, 0.0])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 2e-6)], ids=["f64", "f32"])
+@pytest.mark.parametrize("channels", [1, 7, BLOCK + 3])
+def test_equals_edge_by_edge(channels, dtype, tolerance, eps, monkeypatch):
+    x = rows(channels, dtype)
+    p = torch.linspace(-2.2, 2.2, channels, dtype=dtype)
+    p = torch.where(p.abs() < 1, 1.25, p)
+    q = torch.linspace(-1, 1, channels, dtype=dtype)
+    assert flags(x, p, eps) == [1] * -(-channels // BLOCK)
+    got, expected = (results(x, p, q, uses, monkeypatch, eps) for uses in (0, 10**9))
+    for name, a, b in zip(("y", "dx", "dp", "dq"), got, expected, strict=True):
+        scale = b.abs().max().item()
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * scale, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("change", "safe"),
+    [
+        (lambda x, p: None, True),
+        (lambda x, p: p.fill_(50.0), False),  # powers of the smallest rows would vanish
+        (lambda x, p: p.fill_(0.5), False),
+        (lambda x, p: p.fill_(torch.inf), False),
+        (lambda x, p: p.fill_(torch.nan), False),
+        (lambda x, p: x[3, 2].fill_(torch.nan), False),
+        (lambda x, p: x[3, 2].fill_(torch.inf), False),
+        (lambda x, p: x[3, 2].fill_(1e30), False),
+        (lambda x, p: x.zero_(), True),
+    ],
+    ids=["usual", "p 50", "p 1/2", "p inf", "p nan", "nan", "inf", "range", "zeros"],
+)
+def test_takes_the_usual_way_where_the_range_does_not_allow_it(change, safe, monkeypatch):
+    x, p, q = rows(5, torch.float32), torch.full((5,), 2.0), torch.zeros(5)
+    change(x, p)
+    assert flags(x, p) == [int(safe)]
+    got, expected = (results(x, p, q, uses, monkeypatch) for uses in (0, 10**9))
+    for name, a, b in zip(("y", "dx", "dp", "dq"), got, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5, equal_nan=True, msg=name)
+
+
+def test_blocks_go_their_own_ways(monkeypatch):
+    """The first block by way of the nodes, the second edge by edge."""
+    x = rows(2 * BLOCK)
+    p, q = torch.full((2 * BLOCK,), 1.5, dtype=torch.float64), torch.zeros(2 * BLOCK, dtype=torch.float64)
+    p[-1] = 500.0
+    assert flags(x, p) == [1, 0]
+    got, expected = (results(x, p, q, uses, monkeypatch) for uses in (0, 10**9))
+    for name, a, b in zip(("y", "dx", "dp", "dq"), got, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12, msg=name)
+
+
+def test_a_backward_pass_after_a_forward_pass_edge_by_edge(monkeypatch):
+    """Segments then have an M of their own, which must not be taken for the unit of the channel."""
+    x, p, q = rows(4), torch.full((4,), 2.0, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)
+    expected = results(x, p, q, 10**9, monkeypatch)[1]
+    leaf = x.clone().requires_grad_()
+    y = norm_pool_neighbors(leaf, EDGE_INDEX, p=p, q=q)
+    monkeypatch.setattr(cpu, "_USES", 0)
+    (y * torch.linspace(0.5, 1.5, y.numel(), dtype=y.dtype).view_as(y)).sum().backward()
+    torch.testing.assert_close(leaf.grad, expected, rtol=1e-12, atol=1e-13)
+
+
+def test_nan_gradients_reach_the_neighbours_only(monkeypatch):
+    monkeypatch.setattr(cpu, "_USES", 0)
+    x = rows(3).requires_grad_()
+    p = torch.tensor([1.5, -1.5, 2.0], dtype=torch.float64)
+    y = norm_pool_neighbors(x, EDGE_INDEX, p=p)
+    grad = torch.ones_like(y)
+    grad[5, 0] = torch.nan
+    y.backward(grad)
+    sources = set(EDGE_INDEX[0][EDGE_INDEX[1] == 5].tolist())
+    assert set(x.grad[:, 0].isnan().nonzero().flatten().tolist()) == sources
+    assert not x.grad[:, 1:].isnan().any()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_bits_do_not_depend_on_the_number_of_threads(threads, monkeypatch):
+    monkeypatch.setattr(cpu, "_INLINE_BELOW", 0)
+    monkeypatch.setattr(cpu, "_TASK", 64)
+    x, p, q = rows(2 * BLOCK, torch.float32), torch.full((2 * BLOCK,), 1.7), torch.full((2 * BLOCK,), 0.3)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        got = results(x, p, q, 0, monkeypatch)
+        torch.set_num_threads(4)
+        expected = results(x, p, q, 0, monkeypatch)
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
