@@ -22,11 +22,11 @@ def rows(channels, dtype=torch.float64, low=0.2, high=3.0):
     return x.to(dtype)
 
 
-def results(x, p, q, uses, monkeypatch, eps=1e-6):
+def results(x, p, q, uses, monkeypatch, eps=1e-6, edge_index=EDGE_INDEX):
     """y and all gradients; ``uses`` = 0 goes by way of the nodes, a large number edge by edge."""
     monkeypatch.setattr(cpu, "_USES", uses)
     x, p, q = (t.clone().requires_grad_() for t in (x, p, q))
-    y = norm_pool_neighbors(x, EDGE_INDEX, p=p, q=q, eps=eps)
+    y = norm_pool_neighbors(x, edge_index, p=p, q=q, eps=eps)
     (y * torch.linspace(0.5, 1.5, y.numel(), dtype=y.dtype).view_as(y)).sum().backward()
     return y.detach(), x.grad, p.grad, q.grad
 
@@ -129,3 +129,18 @@ def test_bits_do_not_depend_on_the_number_of_threads(threads, monkeypatch):
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+
+
+@pytest.mark.parametrize("way", ["in", "out"])
+def test_hubs_are_cut_into_pieces(way, monkeypatch):
+    """A node with thousands of edges in, or out, among others: pieces of its list are merged."""
+    generator = torch.Generator().manual_seed(3)
+    edges = torch.randint(NODES, (2, 3000), generator=generator)
+    edges[1 if way == "in" else 0, :2500] = 7
+    edges = edges[:, torch.randperm(3000, generator=generator)]
+    x, q = rows(BLOCK + 2), torch.full((BLOCK + 2,), 0.5, dtype=torch.float64)
+    p = torch.full_like(q, 1.5)
+    p[::2] = -1.3
+    got, expected = (results(x, p, q, uses, monkeypatch, edge_index=edges) for uses in (0, 10**9))
+    for name, a, b in zip(("y", "dx", "dp", "dq"), got, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11, msg=name)

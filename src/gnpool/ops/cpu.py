@@ -113,20 +113,19 @@ def pool_fwd(
     scalar = _TYPES[x.dtype](eps)
     threads = 1 if (E + S) * D < _INLINE_BELOW else min(thread_count(), tasks)
     flag: Tensor | None = None
-    if col is not None and weight is None and not n_long and E >= _USES * N:
+    if col is not None and weight is None and E >= _USES * N:
         center, flag, power, moment = _node_powers(x, p, scalar, relu, slopes=False)
         if flag.any():
             lists = (_at(power), _at(moment), _at(ptr), _at(col), _at(p), _at(q), _at(center), _at(flag))
-            out = (_at(y), _at(M), _at(C), _at(dydp), D, S, tasks, span, int(stats))
-            held = (power, moment, ptr, col, p, q, center, flag, y, M, C, dydp)
+            out = (_at(y), _at(M), _at(C), _at(dydp), _at(long), _at(part), D, S, tasks, span, int(stats), n_long)
+            held = (power, moment, ptr, col, p, q, center, flag, y, M, C, dydp, long, part)
             _launch(cpu_nodes.node_sum_kernel, (*lists, *out), scalar, threads, held)
-        if flag.all():
-            return terms
     common = (_at(p), _at(q), _at(y), _at(M), _at(C), _at(dydp), _at(long), _at(part))
     sizes = (D, S, tasks, span, int(relu), int(stats), n_long, _at(flag))
     args = (_at(x), _at(weight), _at(ptr), _at(col), _at(eid), *common, *sizes)
     keep = (x, weight, ptr, col, eid, p, q, y, M, C, dydp, long, part, flag)
-    _launch(cpu_kernels.fwd_kernel, args, scalar, threads, keep)
+    if flag is None or not flag.all():
+        _launch(cpu_kernels.fwd_kernel, args, scalar, threads, keep)
     if n_long:
         cpu_kernels.fwd_merge_kernel((_at(ptr), *common, D, int(stats), n_long), scalar)
     return terms
@@ -203,15 +202,15 @@ def pool_bwd(
         long, n_long, slots = _plan(t_ptr, N, E)
         part = torch.empty((slots, D), dtype=torch.float64) if n_long else None
         flag: Tensor | None = None
-        if weight is None and not need_weight and not n_long and E >= _USES * N:
+        if weight is None and not need_weight and E >= _USES * N:
             center, flag, power, _ = _node_powers(x, p, scalar, relu, slopes=True)
             cpu_nodes.node_uniform_kernel((_at(M), _at(center), _at(flag), S, D), scalar)
             if flag.any():
                 span = max(16, _TASK // min(D, BLOCK))
                 tasks = -(-(E + N) // span) * blocks
                 args = (_at(x), _at(t_ptr), _at(t_row), _at(p), _at(pack), _at(power), _at(flag), _at(dx))
-                keep = (x, t_ptr, t_row, p, pack, power, flag, dx)
-                args += (N, D, tasks, span, int(relu))
+                keep = (x, t_ptr, t_row, p, pack, power, flag, dx, long, part)
+                args += (_at(long), _at(part), N, D, tasks, span, int(relu), n_long)
                 _launch(cpu_nodes.node_slope_kernel, args, scalar, min(threads, tasks), keep)
         span = max(16, _TASK // D)
         tasks = -(-(E + N) // span) if flag is None or not flag.all() else 0

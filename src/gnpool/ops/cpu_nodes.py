@@ -17,7 +17,7 @@ Powers are computed in float64, so that a segment far from G loses nothing.
 
 import numpy as np
 
-from gnpool.ops.cpu_kernels import AHEAD, RUN, finish, first_at, magnitude, next_task
+from gnpool.ops.cpu_kernels import AHEAD, PIECE, RUN, find_long, finish, first_at, magnitude, next_task
 from gnpool.ops.cpu_math import (
     BLOCK,
     bits,
@@ -105,10 +105,9 @@ def node_kernel(args, eps):
 @compiled
 def node_sum_kernel(args, eps):
     """y, M = G, C and dy/dp of the segments, in the flagged blocks, as sums of W and l W."""
-    (counter, power_at, moment_at, ptr_at, col_at, p_at, q_at, center_at, flag_at, y_at, M_at, C_at, dydp_at) = args[
-        :13
-    ]
-    (D, S, tasks, span, stats) = args[13:]
+    (counter, power_at, moment_at, ptr_at, col_at, p_at, q_at, center_at, flag_at) = args[:9]
+    (y_at, M_at, C_at, dydp_at, long_at, part_at, D, S, tasks, span, stats, n_long) = args[9:]
+    long, part = pointer(long_at, np.int64(0)), pointer(part_at, 0.0)
     power, moment, center = pointer(power_at, eps), pointer(moment_at, eps), pointer(center_at, eps)
     ptr, col, flag = pointer(ptr_at, np.int64(0)), pointer(col_at, np.int64(0)), pointer(flag_at, np.int8(0))
     p, q = pointer(p_at, 0.0), pointer(q_at, 0.0)
@@ -136,43 +135,67 @@ def node_sum_kernel(args, eps):
             q_64[d] = q[c0 + d]
             m_64[d] = np.float64(center[c0 + d])
         first_key = (task // blocks) * span
+        stop_key = first_key + span
         s = first_at(ptr, S, first_key)
-        while s < S and ptr[s] - ptr[0] + s < first_key + span:
-            e, hi = ptr[s], ptr[s + 1]
-            for d in range(nb):
-                a_64[d] = 0.0
-                b_64[d] = 0.0
-            while e < hi:
-                stop = min(hi, e + RUN)
+        if s > 0 and ptr[s] - ptr[s - 1] > PIECE:
+            s -= 1
+        while s < S:
+            base = ptr[s] - ptr[0] + s
+            if base >= stop_key:
+                break
+            n = ptr[s + 1] - ptr[s]
+            i = np.int64(0)
+            if base < first_key:
+                i = (first_key - base + PIECE - 1) // PIECE
+            slot = np.int64(-1)
+            if n > PIECE:
+                slot = long[2 * find_long(long, n_long, s) + 1] + i
+            while (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0):
+                e = ptr[s] + i * PIECE
+                hi = min(ptr[s + 1], e + PIECE)
                 for d in range(nb):
-                    a_t[d] = zero
-                    b_t[d] = zero
-                while e + 1 < stop:
-                    r0, r1 = col[e] * D + c0, col[e + 1] * D + c0
-                    if e + AHEAD + 1 < last:
-                        for k in range(AHEAD, AHEAD + 2):
-                            prefetch_row(power, col[e + k] * D + c0, nb)
-                            if stats:
-                                prefetch_row(moment, col[e + k] * D + c0, nb)
+                    a_64[d] = 0.0
+                    b_64[d] = 0.0
+                while e < hi:
+                    stop = min(hi, e + RUN)
                     for d in range(nb):
-                        a_t[d] += power[r0 + d] + power[r1 + d]
-                    if stats:
+                        a_t[d] = zero
+                        b_t[d] = zero
+                    while e + 1 < stop:
+                        r0, r1 = col[e] * D + c0, col[e + 1] * D + c0
+                        if e + AHEAD + 1 < last:
+                            for k in range(AHEAD, AHEAD + 2):
+                                prefetch_row(power, col[e + k] * D + c0, nb)
+                                if stats:
+                                    prefetch_row(moment, col[e + k] * D + c0, nb)
                         for d in range(nb):
-                            b_t[d] += moment[r0 + d] + moment[r1 + d]
-                    e += 2
-                if e < stop:
-                    r0 = col[e] * D + c0
+                            a_t[d] += power[r0 + d] + power[r1 + d]
+                        if stats:
+                            for d in range(nb):
+                                b_t[d] += moment[r0 + d] + moment[r1 + d]
+                        e += 2
+                    if e < stop:
+                        r0 = col[e] * D + c0
+                        for d in range(nb):
+                            a_t[d] += power[r0 + d]
+                        if stats:
+                            for d in range(nb):
+                                b_t[d] += moment[r0 + d]
+                        e += 1
                     for d in range(nb):
-                        a_t[d] += power[r0 + d]
-                    if stats:
-                        for d in range(nb):
-                            b_t[d] += moment[r0 + d]
-                    e += 1
-                for d in range(nb):
-                    a_64[d] += a_t[d]
-                    b_64[d] += b_t[d]
-            n = hi - ptr[s]
-            finish(y, M, C, dydp, s * D + c0, nb, n, stats, m_64, a_64, b_64, inv_p, q_64, log_a, factor, eps)
+                        a_64[d] += a_t[d]
+                        b_64[d] += b_t[d]
+                if slot < 0:
+                    at = s * D + c0
+                    finish(y, M, C, dydp, at, nb, n, stats, m_64, a_64, b_64, inv_p, q_64, log_a, factor, eps)
+                else:  # as fwd_merge_kernel takes it
+                    at = slot * 3 * D + c0
+                    for d in range(nb):
+                        part[at + d] = m_64[d]
+                        part[at + D + d] = a_64[d]
+                        part[at + 2 * D + d] = b_64[d]
+                    slot += 1
+                i += 1
             s += 1
 
 
@@ -198,7 +221,9 @@ def node_uniform_kernel(args, eps):
 @compiled
 def node_slope_kernel(args, eps):
     """dx in the flagged blocks: the power of the node times the sum of g C over its segments."""
-    (counter, x_at, t_ptr_at, t_row_at, p_at, pack_at, power_at, flag_at, dx_at, N, D, tasks, span, relu) = args
+    (counter, x_at, t_ptr_at, t_row_at, p_at, pack_at, power_at, flag_at, dx_at, long_at, part_at) = args[:11]
+    (N, D, tasks, span, relu, n_long) = args[11:]
+    long, part = pointer(long_at, np.int64(0)), pointer(part_at, 0.0)
     x, dx, pack, power = pointer(x_at, eps), pointer(dx_at, eps), pointer(pack_at, eps), pointer(power_at, eps)
     t_ptr, t_row = pointer(t_ptr_at, np.int64(0)), pointer(t_row_at, np.int64(0))
     p, flag = pointer(p_at, 0.0), pointer(flag_at, np.int8(0))
@@ -220,35 +245,58 @@ def node_slope_kernel(args, eps):
         for d in range(nb):
             thr[d] = eps if p[c0 + d] < 0.0 else zero
         first_key = (task // blocks) * span
+        stop_key = first_key + span
         j = first_at(t_ptr, N, first_key)
-        while j < N and t_ptr[j] - t_ptr[0] + j < first_key + span:
-            t, hi = t_ptr[j], t_ptr[j + 1]
-            for d in range(nb):
-                a_64[d] = 0.0
-            while t < hi:
-                stop = min(hi, t + RUN)
+        if j > 0 and t_ptr[j] - t_ptr[j - 1] > PIECE:
+            j -= 1
+        while j < N:
+            base = t_ptr[j] - t_ptr[0] + j
+            if base >= stop_key:
+                break
+            n = t_ptr[j + 1] - t_ptr[j]
+            i = np.int64(0)
+            if base < first_key:
+                i = (first_key - base + PIECE - 1) // PIECE
+            slot = np.int64(-1)
+            if n > PIECE:
+                slot = long[2 * find_long(long, n_long, j) + 1] + i
+            while (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0):
+                t = t_ptr[j] + i * PIECE
+                hi = min(t_ptr[j + 1], t + PIECE)
                 for d in range(nb):
-                    a_t[d] = zero
-                while t + 1 < stop:
-                    r0, r1 = (2 * t_row[t] + 1) * D + c0, (2 * t_row[t + 1] + 1) * D + c0
-                    if t + AHEAD + 1 < last:
-                        for k in range(AHEAD, AHEAD + 2):
-                            prefetch_row(pack, (2 * t_row[t + k] + 1) * D + c0, nb)
+                    a_64[d] = 0.0
+                while t < hi:
+                    stop = min(hi, t + RUN)
                     for d in range(nb):
-                        a_t[d] += pack[r0 + d] + pack[r1 + d]
-                    t += 2
-                if t < stop:
-                    r0 = (2 * t_row[t] + 1) * D + c0
+                        a_t[d] = zero
+                    while t + 1 < stop:
+                        r0, r1 = (2 * t_row[t] + 1) * D + c0, (2 * t_row[t + 1] + 1) * D + c0
+                        if t + AHEAD + 1 < last:
+                            for k in range(AHEAD, AHEAD + 2):
+                                prefetch_row(pack, (2 * t_row[t + k] + 1) * D + c0, nb)
+                        for d in range(nb):
+                            a_t[d] += pack[r0 + d] + pack[r1 + d]
+                        t += 2
+                    if t < stop:
+                        r0 = (2 * t_row[t] + 1) * D + c0
+                        for d in range(nb):
+                            a_t[d] += pack[r0 + d]
+                        t += 1
                     for d in range(nb):
-                        a_t[d] += pack[r0 + d]
-                    t += 1
+                        a_64[d] += a_t[d]
+                at = j * D + c0
                 for d in range(nb):
-                    a_64[d] += a_t[d]
-            at = j * D + c0
-            for d in range(nb):
-                z = x[at + d]
-                v = magnitude(z, clip)
-                idle = select(p[c0 + d] < 0.0, 0.0, a_64[d] * 0.0)  # a flat entry still passes NaN on
-                h = a_64[d] * np.float64(power[at + d])
-                dx[at + d] = cast(select(v <= thr[d], idle, select(z < zero, -h, h)), eps)
+                    z = x[at + d]
+                    v = magnitude(z, clip)
+                    idle = select(p[c0 + d] < 0.0, 0.0, a_64[d] * 0.0)  # a flat entry still passes NaN on
+                    h = a_64[d] * np.float64(power[at + d])
+                    a_64[d] = select(v <= thr[d], idle, select(z < zero, -h, h))
+                if slot < 0:
+                    for d in range(nb):
+                        dx[at + d] = cast(a_64[d], eps)
+                else:  # as bwd_merge_kernel takes it
+                    for d in range(nb):
+                        part[slot * D + c0 + d] = a_64[d]
+                    slot += 1
+                i += 1
             j += 1
