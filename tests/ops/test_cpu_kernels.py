@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -465,3 +466,13 @@ def test_importing_the_package_does_not_import_numba() -> None:
     script = "import sys, gnpool; assert 'numba' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("mode", "threads"), [(1, 1), (0, 3)], ids=["worker", "driver"])
+def test_one_thread_in_a_ray_worker(mode, threads, monkeypatch):
+    """Ray itself is no dependency: a module with the same attributes stands in for it."""
+    worker = SimpleNamespace(global_worker=SimpleNamespace(mode=mode))
+    ray = SimpleNamespace(WORKER_MODE=1, _private=SimpleNamespace(worker=worker))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert cpu_threads.thread_count() == threads
