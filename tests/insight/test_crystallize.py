@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from gnpool import Batches, Setting, crystallize, fit_many
+from gnpool import Batches, GNPAggregation, Setting, crystallize, fit_many
 from gnpool.models import GraphNet, SetNet
 from gnpool.tasks import get_task
 from gnpool.training import evaluate_items
@@ -52,6 +52,26 @@ def test_the_model_given_is_not_changed():
     data = task.dataset("train", count=16)
     crystallize(model, data, data, task.loss, epochs=1, trials=2, settings=[Setting(lr=1e-3)])
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+@pytest.mark.filterwarnings("ignore:.*does not work under torch.vmap")  # PyG looks for the size of a lone segment
+def test_the_model_as_given_is_measured_and_not_trained():
+    """Batch norm would move its statistics in a training step; the loss must be that of the statistics it came with."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.BatchNorm1d(4), GNPAggregation(4), torch.nn.Linear(4, 1))
+    net.eval()
+    data = [Data(x=torch.rand(3, 2) + k, y=torch.ones(1, 1)) for k in range(6)]
+
+    def forward(model, batch):
+        return model(batch.x).expand(batch.batch_size, 1)
+
+    crystal = crystallize(
+        net, data, data, squared, forward=forward, epochs=1, trials=1, settings=[Setting(lr=1e-3)], batch_size=6
+    )
+    with torch.no_grad():
+        expected = squared(forward(net, Batches(data, 6, seed=None).cut(torch.arange(6))), Data(y=torch.ones(6, 1)))
+    given = next(trial for trial in crystal.tried if trial.setting is None)
+    assert given.loss == pytest.approx(expected.double().mean().item(), rel=1e-5)
 
 
 @pytest.mark.slow

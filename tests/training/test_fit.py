@@ -21,6 +21,10 @@ RATES = Setting(lr=3e-3, lr_p=3e-2)
 TRAIN, VALIDATION = graphs(20), graphs(6, seed=1)
 
 
+class OtherNet(Net):
+    """Parameters of the same shapes in another model."""
+
+
 def fit(make_model=Net, settings=RATES, **options):
     options = {"seeds": 2, "epochs": 4, "batch_size": 5, "validation": VALIDATION, **options}
     return fit_many(make_model, TRAIN, squared, settings, **options)
@@ -232,9 +236,18 @@ class TestResume:
         assert (tmp_path / "unit0000.safetensors.damaged").exists()
 
     @pytest.mark.parametrize(
-        "other", [{"seeds": [8, 9]}, {"settings": Setting(lr=1.0)}, {"epochs": 5}, {"batch_size": 6}],
-        ids=["seeds", "settings", "epochs", "batch_size"],
-    )  # fmt: skip
+        "other",
+        [
+            {"seeds": [8, 9]},
+            {"settings": Setting(lr=1.0)},
+            {"epochs": 5},
+            {"batch_size": 6},
+            {"validation": VALIDATION[:3]},
+            {"schedule": lambda epoch: 0.5},
+            {"make_model": OtherNet},
+        ],
+        ids=["seeds", "settings", "epochs", "batch_size", "validation", "schedule", "model"],
+    )
     def test_of_another_study_is_refused(self, tmp_path, other):
         fit(checkpoint=tmp_path)
         before = (tmp_path / "unit0000.safetensors").read_bytes()

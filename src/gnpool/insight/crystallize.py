@@ -8,7 +8,6 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +17,7 @@ from gnpool.insight.crystal import CrystalAggregation
 from gnpool.insight.names import BY_NAME
 from gnpool.insight.probe import gnp_layers
 from gnpool.insight.reading import Reading, read
-from gnpool.training import Batches, Setting, fit_many
+from gnpool.training import Batches, Setting, evaluate_mean, fit_many
 from gnpool.training.program import Forward, Loss, by_name
 
 LEARNED = "learned GNP"
@@ -139,7 +138,7 @@ def crystallize(
     combinations = _combinations(reading)[: max(0, trials - 1)]
     keep: dict[str, dict[str, str]] = {path: {} for path in reading.layers}
     wanted = [*combinations, keep]
-    tried = [Trial(keep, _loss_of(model, validation, loss, call), None)]
+    tried = [Trial(keep, evaluate_mean(model, validation, loss, forward=call), None)]
     for number, poolings in enumerate(wanted):
         if progress is not None:
             progress(number, len(wanted), Trial(poolings, math.nan, settings[0]).describe())
@@ -202,15 +201,6 @@ def _combinations(reading: Reading) -> list[dict[str, dict[str, str]]]:
         options.append(found)
     ranked = sorted(itertools.product(*options), key=lambda choice: sum(distance for distance, _ in choice))
     return [dict(zip(reading.layers, (names for _, names in choice), strict=True)) for choice in ranked]
-
-
-def _loss_of(model: torch.nn.Module, validation: Batches, loss: Loss, call: Any) -> float:
-    """The validation loss of the model as it was given, in the way that training computes it."""
-    fit = fit_many(
-        lambda: copy.deepcopy(model), validation, loss, Setting(lr=0.0), epochs=1, validation=validation, forward=call
-    )
-    best = fit.runs[0].best
-    return best["loss"].value if "loss" in best else math.inf
 
 
 def _falling(epochs: int, epoch: int) -> float:

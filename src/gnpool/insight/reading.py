@@ -14,6 +14,7 @@ from gnpool.insight.figure import Curve, draw_plane
 from gnpool.insight.names import Named, of_branch, parameter_distance
 from gnpool.insight.probe import Branch, Call, branches_of, gnp_layers, recording
 from gnpool.nn import GNPAggregation
+from gnpool.training.program import by_name
 
 TIE = 2e-3  # names this close to the nearest one are as near: the simplest of them is taken
 NEAR = 0.05  # a branch whose values are within 5 % of a name, up to a factor, is that name
@@ -131,7 +132,7 @@ def read(
         raise ValueError(f"read: {type(model).__name__} has no GNPAggregation inside")
     calls: dict[str, list[Call]] = {path: [] for path in layers}
     if batch is not None:
-        call = _by_name(model) if forward is None else forward
+        call = by_name(model) if forward is None else forward
         with torch.no_grad(), recording(model) as calls:
             call(model, batch)
     found = []
@@ -147,12 +148,6 @@ def read(
                 BranchReading(path, part.name, part.p, part.q, named.name, distance, shares[part.name], near, names)
             )
     return Reading(tuple(found), batch is not None)
-
-
-def _by_name(model: torch.nn.Module) -> Callable[[torch.nn.Module, Any], Tensor]:
-    from gnpool.training.program import by_name
-
-    return by_name(model)
 
 
 def _ranking(layer: GNPAggregation, part: Branch, calls: list[Call]) -> list[tuple[Named, float]]:

@@ -1,10 +1,22 @@
 """Training of one model or many at once; knows no task and no network."""
 
 from gnpool.training.batches import Batch, Batches
-from gnpool.training.evaluate import evaluate_items
+from gnpool.training.evaluate import evaluate_items, evaluate_mean
 from gnpool.training.fit import Progress, fit_many
 from gnpool.training.result import Best, Fit, Outcome
 from gnpool.training.settings import Setting
 from gnpool.training.stack import seeded
 
-__all__ = ["Batch", "Batches", "Best", "Fit", "Outcome", "Progress", "Setting", "evaluate_items", "fit_many", "seeded"]
+__all__ = [
+    "Batch",
+    "Batches",
+    "Best",
+    "Fit",
+    "Outcome",
+    "Progress",
+    "Setting",
+    "evaluate_items",
+    "evaluate_mean",
+    "fit_many",
+    "seeded",
+]

@@ -43,7 +43,7 @@ class Program:
         """(R,) the training loss of every replica: the weighted mean over the items of the batch."""
 
         def one(row: Tensor, constants: dict[str, Tensor]) -> Tensor:
-            total, weight = _sum(self.loss(self._predict(row, constants, batch), batch), batch)
+            total, weight = weighted_sum(self.loss(self._predict(row, constants, batch), batch), batch)
             return total / weight
 
         self.stack.module.train()
@@ -55,7 +55,7 @@ class Program:
 
         def one(row: Tensor, constants: dict[str, Tensor]) -> Tensor:
             prediction = self._predict(row, constants, batch).double()
-            sums = [_sum(metric(prediction, wide), wide) for metric in metrics.values()]
+            sums = [weighted_sum(metric(prediction, wide), wide) for metric in metrics.values()]
             return torch.stack([total for pair in sums for total in pair])
 
         wide = batch.double() if hasattr(batch, "double") else batch
@@ -135,7 +135,7 @@ def by_name(module: torch.nn.Module) -> Forward:
     return forward
 
 
-def _sum(values: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
+def weighted_sum(values: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
     """Weighted sum of a loss over the items of the batch, and the sum of the weights.
 
     A loss that is one number, a mean already, counts as many times as the batch has graphs.

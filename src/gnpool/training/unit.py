@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -93,12 +94,15 @@ class Unit:
 
     def describe(self) -> dict[str, Any]:
         """What a checkpoint must agree with, as JSON can hold it."""
-        data = self.study.batches
+        study = self.study
+        data = {"train": study.batches, "validation": study.validation}
         return {
             "runs": [{**run.setting.to_dict(), "seed": run.seed} for run in self.runs],
+            "model": re.sub(r" at 0x[0-9a-f]+", "", repr(self.stack.module)),  # an address is another in every process
             "state": {name: list(value.shape) for name, value in self.state().items()},
-            "data": data.describe() if isinstance(data, Batches) else None,
-            "device": self.study.device.type,
+            "data": {k: v.describe() if isinstance(v, Batches) else v is not None for k, v in data.items()},
+            "schedule": study.schedule and [float(study.schedule(epoch)) for epoch in range(study.epochs)],
+            "device": study.device.type,
         }
 
     def load_state(self, state: dict[str, Tensor]) -> None:
