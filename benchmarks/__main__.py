@@ -13,14 +13,14 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import training  # noqa: F401, its cases register themselves
+from benchmarks import classification, cuda, influence, training  # noqa: F401, their cases register themselves
 from benchmarks.cases import CASES, Case, Promise
 from benchmarks.process import first_call_seconds, peak_bytes
 from benchmarks.timing import MOST_BUSY, Timing, busy_share, cores, time_in_turn
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results.csv"
-LIBRARIES = ("torch", "torch-geometric", "numba")
+LIBRARIES = ("torch", "torch-geometric", "numba", "triton")
 COLUMNS = ("date", "case", "contender", "median_ms", "p20_ms", "p80_ms", "samples", "threads", "hardware", "versions")
 EXTRA = ("first call", "memory")
 
@@ -51,7 +51,6 @@ def main() -> int:
         return 1
 
     print(f"{hardware()}, {torch.get_num_threads()} threads; {versions()}")
-    rows = []
     for name in names:
         if name == "first call":
             report_first_call()
@@ -60,9 +59,9 @@ def main() -> int:
         elif CASES[name].device == "cuda" and not torch.cuda.is_available():
             print(f"\n{name}: left out, since torch finds no GPU here")
         else:
-            rows += run(CASES[name])
-    if not arguments.busy:
-        store(rows, arguments.csv)
+            rows = run(CASES[name])
+            if not arguments.busy:
+                store(rows, arguments.csv)
     return 0
 
 
@@ -160,7 +159,8 @@ def hardware(device: str = "cpu") -> str:
 
 def versions() -> str:
     """Python's and the libraries' versions."""
-    found = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
+    there = {d.name.lower() for d in importlib.metadata.distributions()}
+    found = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES if name in there]
     return " ".join([f"python {platform.python_version()}", *found])
 
 

@@ -20,7 +20,7 @@ pytest.importorskip("numba")
 if torch.get_default_device().type != "cpu":
     pytest.skip("kernels for the CPU", allow_module_level=True)
 
-from gnpool.ops import cpu, cpu_threads
+from gnpool.ops import cpu, cpu_threads, norm_pool, norm_pool_neighbors
 
 INF = math.inf
 NAN = math.nan
@@ -390,6 +390,20 @@ class _Pooled(torch.utils.data.Dataset[Tensor]):
 
     def __len__(self) -> int:
         return 4
+
+
+def test_the_default_device_of_the_user_changes_nothing() -> None:
+    x, index = torch.rand(20_000, 3, requires_grad=True), torch.randint(0, 7, (20_000,))  # long segments: in pieces
+    edges, p = torch.randint(0, 20_000, (2, 100_000)), torch.tensor(1.7, requires_grad=True)
+
+    def step() -> tuple[torch.Tensor, ...]:
+        pooled = (norm_pool(x, index, p=p, dim_size=7), norm_pool_neighbors(x, edges, p=p, q=0.5))
+        return (*pooled, *torch.autograd.grad(pooled[0].sum() + pooled[1].sum(), (x, p)))
+
+    expected = step()
+    with torch.device("meta"):
+        found = step()
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -59,7 +59,7 @@ def _plan(ptr: Tensor, rows: int, entries: int) -> tuple[Tensor | None, int, int
     count, slots = cpu_index.plan_kernel(ptr.data_ptr(), rows, 0)
     if not count:
         return None, 0, 0
-    long = torch.empty((count, 2), dtype=torch.int64)
+    long = ptr.new_empty((count, 2))
     cpu_index.plan_kernel(ptr.data_ptr(), rows, long.data_ptr())
     return long, count, slots
 
@@ -71,8 +71,8 @@ def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
         IndexError: with the first value outside [0, size) and its position.
     """
     index = index.to(torch.int64).contiguous()
-    ptr = torch.empty(size + 1, dtype=torch.int64)
-    perm = torch.empty(index.numel(), dtype=torch.int64)
+    ptr = index.new_empty(size + 1)
+    perm = torch.empty_like(index)
     code = cpu_index.sort_kernel(index.data_ptr(), index.numel(), size, ptr.data_ptr(), perm.data_ptr())
     if code >= 0:
         raise IndexError(f"got {int(index[code])} at position {code}")
@@ -106,7 +106,7 @@ def pool_fwd(
         return terms
     x, weight, ptr, col, eid, p, q = _dense(x, weight, ptr, col, eid, p, q)
     long, n_long, slots = _plan(ptr, S, E)
-    part = torch.empty((slots, 3, D), dtype=torch.float64) if n_long else None
+    part = torch.empty((slots, 3, D), dtype=torch.float64, device="cpu") if n_long else None
     width = min(D, BLOCK)
     span = max(16, _TASK // width)
     tasks = -(-(E + S) // span) * -(-D // BLOCK)
@@ -135,7 +135,7 @@ def _node_powers(x: Tensor, p: Tensor, eps: Any, relu: bool, slopes: bool) -> tu
     """The units of the channels, which blocks of channels are safe, and the powers of all nodes there."""
     N, D = x.shape
     blocks = -(-D // BLOCK)
-    center, flag = x.new_empty(D), torch.empty(blocks, dtype=torch.int8)
+    center, flag = x.new_empty(D), torch.empty(blocks, dtype=torch.int8, device="cpu")
     power, moment = torch.empty_like(x), x.new_empty(0) if slopes else torch.empty_like(x)
     args = (_at(x), _at(p), _at(center), _at(flag), _at(power), _at(moment), N, D, int(relu), int(slopes))
     threads = 1 if N * D < _INLINE_BELOW else min(thread_count(), blocks)
@@ -182,8 +182,8 @@ def pool_bwd(
     rows = max(1, _TASK // D)
     tasks = n_sums = -(-S // rows)
     pack = x.new_empty((S, 2, D))
-    mark = torch.empty((S, blocks), dtype=torch.int8)
-    sums = torch.empty((n_sums, 2, D) if n_sums > 1 else (2, D), dtype=torch.float64)
+    mark = torch.empty((S, blocks), dtype=torch.int8, device="cpu")
+    sums = torch.empty((n_sums, 2, D) if n_sums > 1 else (2, D), dtype=torch.float64, device="cpu")
     args: tuple[int, ...] = (_at(grad), _at(ptr), _at(p), _at(y), _at(M), _at(C), _at(dydp))
     args += (_at(pack), _at(mark), _at(sums), D, S, tasks, rows)
     threads = 1 if (E + S) * D < _INLINE_BELOW else thread_count()
@@ -200,7 +200,7 @@ def pool_bwd(
             _launch(cpu_backward.bwd_rows_kernel, args, scalar, min(threads, tasks), keep)
     elif (need_x or need_weight) and N:
         long, n_long, slots = _plan(t_ptr, N, E)
-        part = torch.empty((slots, D), dtype=torch.float64) if n_long else None
+        part = torch.empty((slots, D), dtype=torch.float64, device="cpu") if n_long else None
         flag: Tensor | None = None
         if weight is None and not need_weight and E >= _USES * N:
             center, flag, power, _ = _node_powers(x, p, scalar, relu, slopes=True)

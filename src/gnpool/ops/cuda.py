@@ -21,37 +21,49 @@ build_csr = reference.build_csr
 SAFE = 1e-30
 #: Programs that fill a large device several times over.
 PROGRAMS = 16_384
+#: One warp a program; few registers, so that many programs are on their way to memory at a time.
+WARP = {"num_warps": 1, "maxnreg": 64}
+#: Segments that one program packs.
+ROWS = 64
+
+
+#: Values per edge and channel from which two launches more are worth a backward pass without powers per edge.
+SHARED_FROM = 1 << 20
+#: Binary digits that a power may take from a gradient in a unit shared by all segments.
+SHARED_DIGITS = 40
 
 
 class Blocks(NamedTuple):
-    """How a launch cuts its work: merge-path steps of a chunk, rows and channels of a block, warps of a program."""
+    """How a launch cuts its work: merge-path steps of a chunk; rows, channels and number of the tiles of a round."""
 
-    chunk: int
-    rows: int
-    channels: int
-    warps: int
+    CHUNK: int
+    R: int
+    BD: int
+    BR: int
 
 
 def forward_blocks(D: int, steps: int, gathered: bool) -> Blocks:
     """The cut of the forward kernel, as measured on an H200."""
-    channels = _channels(D)
-    return Blocks(_chunk(D, steps, channels), max(4, min(64, (512 if gathered else 1024) // channels)), channels, 1)
+    return _blocks(D, steps, 5 if gathered else 6)
 
 
 def backward_blocks(D: int, steps: int, gathered: bool) -> Blocks:
     """The cut of the backward kernels, as measured on an H200."""
-    channels = _channels(D)
-    return Blocks(_chunk(D, steps, channels), max(2, min(64, (128 if gathered else 512) // channels)), channels, 1)
+    return _blocks(D, steps, 5 if gathered else 4)
 
 
-def _channels(D: int) -> int:
-    return max(16, min(128, triton.next_power_of_2(D)))
+def _blocks(D: int, steps: int, tiles: int) -> Blocks:
+    """A tile is as many values as a warp has threads, or one row of up to 128 channels."""
+    channels = min(128, triton.next_power_of_2(D))
+    if cuda_math.INTERPRETED:  # it pays by the instruction, whatever the size of a tile
+        return Blocks(_chunk(D, steps, channels), 8, channels, 1)
+    return Blocks(_chunk(D, steps, channels), max(1, 32 // channels), channels, tiles)
 
 
 def _chunk(D: int, steps: int, channels: int) -> int:
     """Long chunks cost less, but there should be enough of them to fill a large device several times."""
     wanted = steps * triton.cdiv(D, channels) // PROGRAMS
-    return max(32, min(256, triton.next_power_of_2(max(1, wanted))))
+    return max(64, min(1024, 1 << max(0, wanted.bit_length() - 1)))
 
 
 def pool_fwd(
@@ -77,17 +89,18 @@ def pool_fwd(
     weight, col, eid = _lists(weight, col, eid)
     blocks = forward_blocks(D, S + E, col is not None)
     with _on(x):
-        starts, chunks = _partition(ptr, S, E, blocks.chunk)
-        grid = (chunks, triton.cdiv(D, blocks.channels))
+        starts, chunks = _partition(ptr, S, E, blocks.CHUNK)
+        grid = (chunks, triton.cdiv(D, blocks.BD))
         parts = x.new_empty((chunks, 2, 3, D), dtype=torch.float32)
         pointers = outputs if stats else outputs * 4  # the last three are not touched
         flags = {"HAS_COL": col is not None, "HAS_W": weight is not None, "HAS_EID": eid is not None}
-        common = {"CHUNK": blocks.chunk, "DENORMAL": eps < SAFE, "STATS": stats, "BD": blocks.channels}
+        common = {"DENORMAL": eps < SAFE, "STATS": stats, **WARP}
         cuda_kernels.pool_fwd_kernel[grid](
             x, _or(weight, x), ptr, _or(col, ptr), _or(eid, ptr), p, q, starts, *pointers, parts, eps, S, E, D,
-            RELU=relu, BR=blocks.rows, num_warps=blocks.warps, **common, **flags,
+            RELU=relu, **blocks._asdict(), **common, **flags,
         )  # fmt: skip
-        cuda_kernels.merge_fwd_kernel[grid](ptr, p, q, starts, *pointers, parts, S, E, D, BR=8, num_warps=1, **common)
+        merge = {"CHUNK": blocks.CHUNK, "BR": 4, "BD": blocks.BD}
+        cuda_kernels.merge_fwd_kernel[grid](ptr, p, q, starts, *pointers, parts, S, E, D, **merge, **common)
     return outputs
 
 
@@ -126,42 +139,68 @@ def pool_bwd(
         return grad_x.zero_(), grad_weight.new_zeros(E if need_weight else 0), grad_p, grad_q
     grad, x, ptr, p = grad.contiguous(), x.contiguous(), ptr.contiguous(), p.contiguous()
     blocks = backward_blocks(D, (S if t_ptr is None else N) + E, t_ptr is not None)
-    columns = triton.cdiv(D, blocks.channels)
-    common = {"CHUNK": blocks.chunk, "BD": blocks.channels}
-    flags = {"RELU": relu, "DENORMAL": eps < SAFE, "NEED_X": need_x, "BR": blocks.rows, "num_warps": blocks.warps}
+    columns = triton.cdiv(D, blocks.BD)
+    flags = {"RELU": relu, "DENORMAL": eps < SAFE, "NEED_X": need_x, **WARP}
     with _on(x):
         if t_ptr is None:
             (col,) = _lists(col)
-            starts, chunks = _partition(ptr, S, E, blocks.chunk)
+            starts, chunks = _partition(ptr, S, E, blocks.CHUNK)
             sums = x.new_empty((chunks, 2, D), dtype=torch.float32)
             cuda_backward.pool_bwd_kernel[(chunks, columns)](
                 grad, x, ptr, _or(col, ptr), p, starts, y, extreme, scale, slope, grad_x, sums, eps, S, E, D,
-                HAS_COL=col is not None, **common, **flags,
+                HAS_COL=col is not None, **blocks._asdict(), **flags,
             )  # fmt: skip
         else:
-            rows = 64
-            pack = x.new_empty((S, 2, D), dtype=torch.float32)
-            sums = x.new_empty((triton.cdiv(S, rows), 2, D), dtype=torch.float32)
+            shared = weight is None and E * D >= SHARED_FROM
+            units, fits = _shared_unit(extreme, p, blocks.BD) if shared else (p, p)
+            pack = torch.empty_like(extreme)
+            sums = x.new_empty((triton.cdiv(S, ROWS), 2, D), dtype=torch.float32)
             cuda_backward.pack_kernel[(sums.size(0), columns)](
-                grad, ptr, y, extreme, scale, slope, pack, sums, S, D, ROWS=rows, BR=8, BD=blocks.channels, num_warps=1
-            )
+                grad, ptr, p, y, extreme, scale, slope, units, fits, pack, sums, S, D, SHARED=shared, ROWS=ROWS, BR=8,
+                BD=blocks.BD, num_warps=4,
+            )  # fmt: skip
             t_ptr = t_ptr.contiguous()
             weight, t_row, t_eid = _lists(weight, t_row, t_eid)
-            starts, chunks = _partition(t_ptr, N, E, blocks.chunk)
+            starts, chunks = _partition(t_ptr, N, E, blocks.CHUNK)
             parts = x.new_empty((chunks, 2, D), dtype=torch.float32)
             by_block = x.new_empty((columns, E) if need_weight else 0, dtype=torch.float32)
             cuda_backward.sources_bwd_kernel[(chunks, columns)](
-                x, _or(weight, x), t_ptr, t_row, _or(t_eid, t_ptr), p, starts, pack, grad_x, by_block, parts, eps, N,
-                E, D, HAS_W=weight is not None, HAS_EID=t_eid is not None, NEED_W=need_weight, **common, **flags,
+                x, _or(weight, x), t_ptr, t_row, _or(t_eid, t_ptr), p, starts, extreme, pack, units, fits, grad_x,
+                by_block, parts, eps, N, E, D, SHARED=shared, HAS_W=weight is not None, HAS_EID=t_eid is not None,
+                NEED_W=need_weight, **blocks._asdict(), **flags,
             )  # fmt: skip
             if need_x:
                 cuda_backward.merge_bwd_kernel[(chunks, columns)](
-                    t_ptr, starts, grad_x, parts, N, E, D, BR=8, num_warps=1, **common
+                    t_ptr, starts, grad_x, parts, N, E, D, CHUNK=blocks.CHUNK, BR=4, BD=blocks.BD, num_warps=1
                 )
             if need_weight:
                 grad_weight = by_block.sum(0).to(grad_weight.dtype)
-        grad_p, grad_q = sums.sum(0, dtype=p.dtype)
+        grad_p, grad_q = _total(sums)
     return grad_x, grad_weight, grad_p, grad_q
+
+
+def _shared_unit(extreme: Tensor, p: Tensor, channels: int) -> tuple[Tensor, Tensor]:
+    """A unit of measure for each channel, and whether it serves each block of channels."""
+    S, D = extreme.shape
+    columns, rows = triton.cdiv(D, channels), triton.cdiv(S, 4 * ROWS)
+    ranges, units = extreme.new_empty((rows, 2, D)), extreme.new_empty(D)
+    flags = torch.empty(columns, dtype=torch.int32, device=extreme.device)
+    cuda_backward.range_kernel[(rows, columns)](extreme, ranges, S, D, ROWS=4 * ROWS, BR=16, BD=channels, num_warps=4)
+    cuda_backward.unit_kernel[(columns,)](
+        ranges, p, units, flags, rows, D, DIGITS=SHARED_DIGITS, BR=32, BD=channels, num_warps=8
+    )
+    return units, flags
+
+
+def _total(sums: Tensor) -> Tensor:
+    """The sum over the first dimension, in float64."""
+    rows, width = sums.size(0), sums[0].numel()
+    if rows > 4 * ROWS:
+        totals = sums.new_empty((triton.cdiv(rows, 4 * ROWS), *sums.shape[1:]), dtype=torch.float64)
+        grid = (totals.size(0), triton.cdiv(width, 32))
+        cuda_backward.total_kernel[grid](sums, totals, rows, width, ROWS=4 * ROWS, BR=16, BD=32, num_warps=4)
+        sums = totals
+    return sums.sum(0, dtype=torch.float64)
 
 
 def _partition(ptr: Tensor, S: int, E: int, chunk: int) -> tuple[Tensor, int]:

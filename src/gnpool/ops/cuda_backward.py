@@ -1,11 +1,25 @@
 """The Triton kernels of the backward pass: by segments (every row used once), and by sources for neighbours."""
 
+# mypy: disable-error-code="assignment"
+
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from gnpool.ops.cuda_math import HUGE, LN2, exp2, indices, log_ratio, magnitude, rows, weights
+from gnpool.ops.cuda_math import (
+    HUGE,
+    LN2,
+    all_moderate,
+    exp2,
+    log2,
+    log_ratio,
+    magnitude,
+    places,
+    rows,
+    unit_of,
+    weights,
+)
 
 
 @triton.jit
@@ -17,28 +31,50 @@ def _slopes(p, o_d, m_d, eps):
 
 
 @triton.jit
-def _slope_of(b_z, b_M, b_g, b_power, b_still, eps, RELU: tl.constexpr, DENORMAL: tl.constexpr):
-    """dL/dz of entries whose segments have extreme M and g = grad * C: g sign(z) 2^((p - 1) l)."""
+def _with_sign(b_d, b_z):
+    """d, or -d where z is negative: one instruction on the bits."""
+    b_sign = b_z.to(tl.int32, bitcast=True) & -2147483648
+    return (b_d.to(tl.int32, bitcast=True) ^ b_sign).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _slope_of(b_z, b_scale, b_M, b_inverse, b_g, b_power, b_still, eps, RELU: tl.constexpr, DENORMAL: tl.constexpr):
+    """dL/dz of entries whose segments have g = grad * C and the unit of their extreme: g sign(z) 2^((p - 1) l)."""
     b_v = magnitude(b_z, RELU)
-    b_u = b_v + eps
-    b_l = tl.maximum(log_ratio(b_u, b_M, DENORMAL), -HUGE, propagate_nan=tl.PropagateNan.ALL)
-    b_d = b_g * exp2(b_power * b_l)
+    b_l = log_ratio(b_v + eps, b_scale, b_M, b_inverse, DENORMAL)
+    b_d = b_g * exp2(b_power * tl.maximum(b_l, -HUGE, propagate_nan=tl.PropagateNan.ALL))
     if not RELU:
-        b_d = tl.where(b_z < 0, -b_d, b_d)
+        b_d = _with_sign(b_d, b_z)
     return tl.where(b_v <= b_still, 0.0, b_d)
+
+
+@triton.jit
+def _quick_slope_of(b_z, b_inverse, b_g, b_power, b_still, eps, RELU: tl.constexpr):
+    """As :func:`_slope_of` for moderate p and finite units."""
+    b_v = magnitude(b_z, RELU)
+    b_d = b_g * exp2(b_power * log2((b_v + eps) * b_inverse))
+    if not RELU:
+        b_d = _with_sign(b_d, b_z)
+    return tl.where(b_v <= b_still, 0.0, b_d)
+
+
+@triton.jit
+def _all_finite(b_M, m_d):
+    return tl.min(((b_M < 1e37) | ~m_d).to(tl.int32), axis=0) > 0
 
 
 @triton.jit
 def pool_bwd_kernel(
     grad, x, ptr, col, p, starts, y, extreme, scale, slope, grad_x, sums, eps, S, E, D, CHUNK: tl.constexpr,
     RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_COL: tl.constexpr, NEED_X: tl.constexpr, BR: tl.constexpr,
-    BD: tl.constexpr,
+    R: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """Segments: every entry writes its own row of grad_x. sums (chunks, 2, D) collects dL/dp and dL/dq."""
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
     b_power, b_still = _slopes(p, o_d, m_d, eps)
+    moderate = all_moderate(b_power + 1.0, m_d, DENORMAL)
     b_dp = tl.zeros([BD], tl.float32)
     b_dq = tl.zeros([BD], tl.float32)
 
@@ -48,27 +84,41 @@ def pool_bwd_kernel(
     e = step - first
     e_end = tl.minimum(step + CHUNK, S + E) - last
     begin = tl.load(ptr + first)
+    end = tl.load(ptr + tl.minimum(first + 1, S))
     for s in range(first, last + 1):
-        stop = e_end
+        stop = tl.minimum(end, e_end)
+        end = tl.load(ptr + tl.minimum(s + 2, S))  # under way while this segment is done
         o_s = s * D + o_d
         m_s = m_d & (o_s < S * D)
         b_grad = tl.load(grad + o_s, mask=m_s, other=0.0).to(tl.float32)
         if s < last:
-            stop = tl.load(ptr + s + 1)
             b_dp += b_grad * tl.load(slope + o_s, mask=m_s, other=0.0)
             b_y = tl.load(y + o_s, mask=m_s, other=0.0)
             n = stop - begin
             b_dq -= tl.where(n > 1, b_grad * b_y * tl.log2(tl.maximum(n, 1).to(tl.float32)) * LN2, 0.0)
         if NEED_X:
-            b_M = tl.load(extreme + o_s, mask=m_s, other=1.0)
+            b_scale, b_M, b_inverse = unit_of(tl.load(extreme + o_s, mask=m_s, other=1.0), DENORMAL)
             b_g = b_grad * tl.load(scale + o_s, mask=m_s, other=0.0)
-            for k in range(e, stop, BR):
-                o_row = indices(col, k, stop, BR, HAS_COL)
-                b_z, o_x, m, _, _ = rows(x, o_row, k, stop, o_d, m_d, D, BR)
-                b_d = _slope_of(
-                    b_z, b_M[None, :], b_g[None, :], b_power[None, :], b_still[None, :], eps, RELU, DENORMAL
-                )
-                tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
+            quick = moderate & _all_finite(b_M, m_d)
+            for k in range(e, stop, BR * R):
+                tiles = ()
+                for j in tl.static_range(BR):
+                    tiles = tiles + (rows(x, col, k + j * R, stop, o_d, m_d, D, R, HAS_COL)[0],)
+                if quick:
+                    for j in tl.static_range(BR):
+                        b_d = _quick_slope_of(
+                            tiles[j], b_inverse[None, :], b_g[None, :], b_power[None, :], b_still[None, :], eps, RELU
+                        )
+                        o_x, m, _, _ = places(col, k + j * R, stop, o_d, m_d, D, R, HAS_COL)
+                        tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
+                else:
+                    for j in tl.static_range(BR):
+                        b_d = _slope_of(
+                            tiles[j], b_scale[None, :], b_M[None, :], b_inverse[None, :], b_g[None, :],
+                            b_power[None, :], b_still[None, :], eps, RELU, DENORMAL,
+                        )  # fmt: skip
+                        o_x, m, _, _ = places(col, k + j * R, stop, o_d, m_d, D, R, HAS_COL)
+                        tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
         e = stop
         begin = stop
     o_sum = i_chunk.to(tl.int64) * 2 * D + o_d
@@ -77,15 +127,62 @@ def pool_bwd_kernel(
 
 
 @triton.jit
-def pack_kernel(
-    grad, ptr, y, extreme, scale, slope, pack, sums, S, D, ROWS: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr
-):
-    """Neighbours: pack (S, 2, D) = M and grad * C, side by side for the gather; sums (blocks, 2, D) as above."""
+def range_kernel(extreme, ranges, S, D, ROWS: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr):
+    """ranges (blocks of rows, 2, D): the least and the largest M of the segments that have one."""
     i_rows, i_block = tl.program_id(0), tl.program_id(1)
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
-    b_dp = tl.zeros([BD], tl.float32)
-    b_dq = tl.zeros([BD], tl.float32)
+    b_low = tl.full([BR, BD], float("inf"), tl.float32)
+    b_high = tl.zeros([BR, BD], tl.float32)
+    for k in range(0, ROWS, BR):
+        o_s = i_rows.to(tl.int64) * ROWS + k + tl.arange(0, BR)
+        m = (o_s < S)[:, None] & m_d[None, :]
+        b_M = tl.load(extreme + o_s[:, None] * D + o_d[None, :], mask=m, other=0.0)
+        b_low = tl.minimum(b_low, tl.where(b_M > 0, b_M, float("inf")))
+        b_high = tl.maximum(b_high, b_M)
+    o_out = i_rows.to(tl.int64) * 2 * D + o_d
+    tl.store(ranges + o_out, tl.min(b_low, axis=0), mask=m_d)
+    tl.store(ranges + o_out + D, tl.max(b_high, axis=0), mask=m_d)
+
+
+@triton.jit
+def unit_kernel(ranges, p, units, flags, blocks, D, DIGITS: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr):
+    """One unit of measure per channel, in the middle of the range; flags: whether it serves a block of channels."""
+    i_block = tl.program_id(0)
+    o_d = i_block * BD + tl.arange(0, BD)
+    m_d = o_d < D
+    b_low = tl.full([BR, BD], float("inf"), tl.float32)
+    b_high = tl.zeros([BR, BD], tl.float32)
+    for k in range(0, blocks, BR):
+        o_i = k + tl.arange(0, BR)
+        m = (o_i < blocks)[:, None] & m_d[None, :]
+        o_in = o_i.to(tl.int64)[:, None] * 2 * D + o_d[None, :]
+        b_low = tl.minimum(b_low, tl.load(ranges + o_in, mask=m, other=float("inf")))
+        b_high = tl.maximum(b_high, tl.load(ranges + o_in + D, mask=m, other=0.0))
+    b_least = tl.min(b_low, axis=0)
+    b_most = tl.max(b_high, axis=0)
+    b_least = tl.minimum(b_least, b_most)  # nothing has an M: 0
+    b_power = tl.abs(tl.load(p + o_d, mask=m_d, other=1.0) - 1.0).to(tl.float32)
+    m_fits = (b_least > 1e-30) & (b_most < 1e30) & (b_power * tl.log2(b_most / b_least) <= DIGITS)
+    tl.store(units + o_d, tl.sqrt(b_least) * tl.sqrt(b_most), mask=m_d)
+    tl.store(flags + i_block, tl.min((m_fits | ~m_d).to(tl.int32), axis=0))
+
+
+@triton.jit
+def pack_kernel(
+    grad, ptr, p, y, extreme, scale, slope, units, flags, pack, sums, S, D, SHARED: tl.constexpr, ROWS: tl.constexpr,
+    BR: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
+    """Neighbours: pack (S, D) = grad * C, in the shared unit where one serves; sums (blocks, 2, D) as above."""
+    i_rows, i_block = tl.program_id(0), tl.program_id(1)
+    o_d = i_block * BD + tl.arange(0, BD)
+    m_d = o_d < D
+    b_dp = tl.zeros([BR, BD], tl.float32)
+    b_dq = tl.zeros([BR, BD], tl.float32)
+    if SHARED:
+        shared = tl.load(flags + i_block) > 0
+        b_power, _ = _slopes(p, o_d, m_d, 0.0)
+        b_scale, b_unit, b_inverse = unit_of(tl.load(units + o_d, mask=m_d, other=1.0), False)
     for k in range(0, ROWS, BR):
         o_s = i_rows.to(tl.int64) * ROWS + k + tl.arange(0, BR)
         m_s = o_s < S
@@ -95,27 +192,76 @@ def pack_kernel(
         b_log = tl.where(b_n > 1, tl.log2(tl.maximum(b_n, 1).to(tl.float32)) * LN2, 0.0)
         b_grad = tl.load(grad + o_in, mask=m, other=0.0).to(tl.float32)
         b_y = tl.load(y + o_in, mask=m, other=0.0)
-        b_dp += tl.sum(b_grad * tl.load(slope + o_in, mask=m, other=0.0), axis=0)
-        b_dq -= tl.sum(tl.where(b_log[:, None] == 0, 0.0, b_grad * b_y * b_log[:, None]), axis=0)
-        o_out = o_s[:, None] * 2 * D + o_d[None, :]
-        tl.store(pack + o_out, tl.load(extreme + o_in, mask=m, other=0.0), mask=m)
-        tl.store(pack + o_out + D, b_grad * tl.load(scale + o_in, mask=m, other=0.0), mask=m)
+        b_dp += b_grad * tl.load(slope + o_in, mask=m, other=0.0)
+        b_dq -= tl.where(b_log[:, None] == 0, 0.0, b_grad * b_y * b_log[:, None])
+        b_g = b_grad * tl.load(scale + o_in, mask=m, other=0.0)
+        if SHARED:  # noqa: SIM102 -- known when compiled, and then not
+            if shared:
+                b_M = tl.load(extreme + o_in, mask=m, other=0.0)
+                b_l = log_ratio(b_M, b_scale[None, :], b_unit[None, :], b_inverse[None, :], False)
+                b_g = tl.where(b_M == 0, 0.0, b_g * exp2(-b_power[None, :] * b_l))
+        tl.store(pack + o_in, b_g, mask=m)
     o_sum = i_rows.to(tl.int64) * 2 * D + o_d
-    tl.store(sums + o_sum, b_dp, mask=m_d)
-    tl.store(sums + o_sum + D, b_dq, mask=m_d)
+    tl.store(sums + o_sum, tl.sum(b_dp, axis=0), mask=m_d)
+    tl.store(sums + o_sum + D, tl.sum(b_dq, axis=0), mask=m_d)
+
+
+@triton.jit
+def _plain_sum(pack, row, start, stop, o_d, m_d, D, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr):
+    """The sum of the packed rows of the edges from start to stop."""
+    b_sum = tl.zeros([R, BD], tl.float32)
+    for k in range(start, stop, BR * R):
+        for j in tl.static_range(BR):
+            b_sum += rows(pack, row, k + j * R, stop, o_d, m_d, D, R, True)[0]
+    return b_sum
+
+
+@triton.jit
+def _edge_sum(
+    b_x, extreme, pack, weight, row, eid, start, stop, o_d, m_d, b_power, b_still, grad_weight, eps, D,
+    RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_W: tl.constexpr, HAS_EID: tl.constexpr, NEED_W: tl.constexpr,
+    BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
+    """The sum of the slopes of the edges from start to stop, each in the unit of its destination."""
+    b_sum = tl.zeros([R, BD], tl.float32)
+    for k in range(start, stop, BR * R):
+        for j in tl.static_range(BR):
+            b_g, o_g, m, o_e, m_e = rows(pack, row, k + j * R, stop, o_d, m_d, D, R, True)
+            b_scale, b_M, b_inverse = unit_of(tl.load(extreme + o_g, mask=m, other=1.0), DENORMAL)
+            b_z = tl.zeros([R, BD], tl.float32) + b_x[None, :]
+            if HAS_W:
+                b_w, o_w = weights(weight, eid, o_e, m_e, HAS_EID)
+                b_z = b_z * b_w[:, None]
+            b_dz = _slope_of(b_z, b_scale, b_M, b_inverse, b_g, b_power[None, :], b_still[None, :], eps, RELU, DENORMAL)
+            b_dz = tl.where(m, b_dz, 0.0)
+            if NEED_W:
+                b_dw = tl.sum(tl.where(b_dz == 0, 0.0, b_dz * b_x[None, :]), axis=1)
+                tl.store(grad_weight + o_w, b_dw, mask=m_e)
+            if HAS_W:
+                b_dz = tl.where(b_dz == 0, 0.0, b_dz * b_w[:, None])
+            b_sum += b_dz
+    return b_sum
 
 
 @triton.jit
 def sources_bwd_kernel(
-    x, weight, ptr, row, eid, p, starts, pack, grad_x, grad_weight, parts, eps, S, E, D, CHUNK: tl.constexpr,
-    RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_W: tl.constexpr, HAS_EID: tl.constexpr, NEED_X: tl.constexpr,
-    NEED_W: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
+    x, weight, ptr, row, eid, p, starts, extreme, pack, units, flags, grad_x, grad_weight, parts, eps, S, E, D,
+    CHUNK: tl.constexpr, RELU: tl.constexpr, DENORMAL: tl.constexpr, SHARED: tl.constexpr, HAS_W: tl.constexpr,
+    HAS_EID: tl.constexpr, NEED_X: tl.constexpr, NEED_W: tl.constexpr, BR: tl.constexpr, R: tl.constexpr,
+    BD: tl.constexpr,
 ):  # fmt: skip
-    """Neighbours, by source: ptr, row and eid are the transposed lists, S the number of sources."""
+    """Neighbours, by source: ptr, row and eid are the transposed lists, S the number of sources.
+
+    Where one unit serves all segments, the power of a source is taken out of the sum over its edges.
+    """
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
     b_power, b_still = _slopes(p, o_d, m_d, eps)
+    grad_weight += i_block.to(tl.int64) * E
+    if SHARED:
+        shared = tl.load(flags + i_block) > 0
+        b_scale, b_unit, b_inverse = unit_of(tl.load(units + o_d, mask=m_d, other=1.0), False)
 
     first = tl.load(starts + i_chunk)
     last = tl.load(starts + i_chunk + 1)
@@ -123,40 +269,33 @@ def sources_bwd_kernel(
     e = step - first
     e_end = tl.minimum(step + CHUNK, S + E) - last
     begin = tl.load(ptr + first)
+    end = tl.load(ptr + tl.minimum(first + 1, S))
     for s in range(first, last + 1):
-        stop = e_end
-        if s < last:
-            stop = tl.load(ptr + s + 1)
+        stop = tl.minimum(end, e_end)
+        end = tl.load(ptr + tl.minimum(s + 2, S))  # under way while this source is done
         o_s = s * D + o_d
         b_x = tl.load(x + o_s, mask=m_d & (o_s < S * D), other=0.0).to(tl.float32)
-        b_sum = tl.zeros([BD], tl.float32)
-        o_row = indices(row, e, stop, BR, True)
-        for k in range(e, stop, BR):
-            o_e = k + tl.arange(0, BR)
-            m_e = o_e < stop
-            m = m_e[:, None] & m_d[None, :]
-            o_pack = o_row.to(tl.int64)[:, None] * 2 * D + o_d[None, :]
-            b_M = tl.load(pack + o_pack, mask=m, other=1.0)
-            b_g = tl.load(pack + o_pack + D, mask=m, other=0.0)
-            o_row = indices(row, k + BR, stop, BR, True)  # under way while this block is summed
-            b_z = tl.zeros([BR, BD], tl.float32) + b_x[None, :]
-            if HAS_W:
-                b_w, o_w = weights(weight, eid, o_e, m_e, HAS_EID)
-                b_z = b_z * b_w[:, None]
-            b_dz = _slope_of(b_z, b_M, b_g, b_power[None, :], b_still[None, :], eps, RELU, DENORMAL)
-            b_dz = tl.where(m, b_dz, 0.0)
-            if NEED_W:
-                b_dw = tl.sum(tl.where(b_dz == 0, 0.0, b_dz * b_x[None, :]), axis=1)
-                tl.store(grad_weight + i_block * E + o_w, b_dw, mask=m_e)
-            if HAS_W:
-                b_dz = tl.where(b_dz == 0, 0.0, b_dz * b_w[:, None])
-            b_sum += tl.sum(b_dz, axis=0)
+        edges = True
+        b_dx = tl.zeros([BD], tl.float32)
+        if SHARED:
+            edges = ~shared
+            if shared:
+                b_sum = tl.sum(_plain_sum(pack, row, e, stop, o_d, m_d, D, BR, R, BD), axis=0)
+                b_dx = _slope_of(b_x, b_scale, b_unit, b_inverse, b_sum, b_power, b_still, eps, RELU, False)
+        if edges:
+            b_dx = tl.sum(
+                _edge_sum(
+                    b_x, extreme, pack, weight, row, eid, e, stop, o_d, m_d, b_power, b_still, grad_weight, eps, D,
+                    RELU, DENORMAL, HAS_W, HAS_EID, NEED_W, BR, R, BD,
+                ),
+                axis=0,
+            )  # fmt: skip
         if NEED_X:
             if (s < last) & (begin == e):
-                tl.store(grad_x + o_s, b_sum.to(grad_x.dtype.element_ty), mask=m_d)
+                tl.store(grad_x + o_s, b_dx.to(grad_x.dtype.element_ty), mask=m_d)
             else:
                 o_part = (i_chunk.to(tl.int64) * 2 + (s == last).to(tl.int64)) * D + o_d
-                tl.store(parts + o_part, b_sum, mask=m_d)
+                tl.store(parts + o_part, b_dx, mask=m_d)
         e = stop
         begin = stop
 
@@ -179,3 +318,16 @@ def merge_bwd_kernel(ptr, starts, grad_x, parts, S, E, D, CHUNK: tl.constexpr, B
             m = (o_i <= i_chunk)[:, None] & m_d[None, :]
             b_sum += tl.sum(tl.load(parts + o_part[:, None] * D + o_d[None, :], mask=m, other=0.0), axis=0)
         tl.store(grad_x + first * D + o_d, b_sum.to(grad_x.dtype.element_ty), mask=m_d)
+
+
+@triton.jit
+def total_kernel(sums, totals, rows, width, ROWS: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr):
+    """totals (blocks of rows, width) in float64: the sums of ROWS rows each."""
+    i_rows, i_block = tl.program_id(0), tl.program_id(1)
+    o_d = i_block * BD + tl.arange(0, BD)
+    b_total = tl.zeros([BR, BD], tl.float64)
+    for k in range(0, ROWS, BR):
+        o_r = i_rows.to(tl.int64) * ROWS + k + tl.arange(0, BR)
+        m = (o_r < rows)[:, None] & (o_d < width)[None, :]
+        b_total += tl.load(sums + o_r[:, None] * width + o_d[None, :], mask=m, other=0.0)
+    tl.store(totals + i_rows * width + o_d, tl.sum(b_total, axis=0), mask=o_d < width)

@@ -2,6 +2,8 @@
 
 # ruff: noqa: D103 -- the parameters are described where cuda.py launches the kernels
 
+# mypy: disable-error-code="assignment"
+
 from __future__ import annotations
 
 import triton
@@ -11,13 +13,14 @@ from gnpool.ops.cuda_math import (
     HUGE,
     LN2,
     NEGLIGIBLE,
+    all_moderate,
     exp2,
-    indices,
     log2,
     log_ratio,
     magnitude,
     reciprocal,
     rows,
+    unit_of,
     weights,
 )
 
@@ -81,7 +84,7 @@ def _finish(b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, n):
     b_half = tl.floor(0.5 * b_int)  # in two steps: they overflow only if the result does
     b_power, b_first, b_second = exp2(b_fraction), exp2(b_half), exp2(b_int - b_half)
     b_over_A = reciprocal(b_A)
-    b_y = b_M * b_power * b_first * b_second
+    b_y = b_M * b_first * b_power * b_second
     b_C = b_power * b_first * b_second * b_over_A
     b_tilt = b_T * b_over_A * b_i - (b_high + b_low)
     b_slope = tl.where((b_i == 0) | (b_tilt == 0), 0.0, b_y * b_i * (b_tilt * LN2))
@@ -96,46 +99,111 @@ def _finish(b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, n):
 
 
 @triton.jit
-def _reduce_range(
-    x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU: tl.constexpr,
-    DENORMAL: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr,
+def _entries(
+    x, weight, col, eid, k, stop, o_d, m_d, D, RELU: tl.constexpr, R: tl.constexpr, HAS_COL: tl.constexpr,
     HAS_W: tl.constexpr, HAS_EID: tl.constexpr,
 ):  # fmt: skip
-    """sign * M, A and T = sum 2^t t of the entries from start to stop. A row not kept has the u that vanishes."""
-    b_key = tl.full([BD], float("-inf"), tl.float32)
-    b_A = tl.zeros([BD], tl.float32)
-    b_T = tl.zeros([BD], tl.float32)
-    o_row = indices(col, start, stop, BR, HAS_COL)
-    for k in range(start, stop, BR):
-        b_z, _, m, o_e, m_e = rows(x, o_row, k, stop, o_d, m_d, D, BR)
-        o_row = indices(col, k + BR, stop, BR, HAS_COL)  # under way while this block is reduced
-        if HAS_W:
-            b_w, _ = weights(weight, eid, o_e, m_e, HAS_EID)
-            b_z = b_z * b_w[:, None]
-        b_v = magnitude(b_z, RELU)
-        b_u = tl.where(m & ~(b_v <= b_removed[None, :]), b_v + eps, b_vanish[None, :])
-        b_new = tl.maximum(b_key, tl.max(b_u * b_sign[None, :], axis=0))
-        b_M = b_new * b_sign
+    """v of the R entries from k on, and which of them there are."""
+    b_z, _, m, o_e, m_e = rows(x, col, k, stop, o_d, m_d, D, R, HAS_COL)
+    if HAS_W:
+        b_w, _ = weights(weight, eid, o_e, m_e, HAS_EID)
+        b_z = b_z * b_w[:, None]
+    return magnitude(b_z, RELU), m
+
+
+@triton.jit
+def _quick_range(
+    x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, eps, RELU: tl.constexpr, BR: tl.constexpr,
+    R: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr, HAS_EID: tl.constexpr,
+):  # fmt: skip
+    """As :func:`_reduce_range` for moderate p, with the extreme of the first round as the unit in place of M.
+
+    Also whether that went well: no sum is far from 1 (or it is 0, where nothing was kept), and nothing is infinite.
+    """
+    b_A = tl.zeros([R, BD], tl.float32)
+    b_T = tl.zeros([R, BD], tl.float32)
+    b_unit = tl.full([1, BD], 1.0, tl.float32)
+    b_inverse = b_unit
+    for k in range(start, stop, BR * R):
+        tiles = ()
+        for j in tl.static_range(BR):
+            b_v, m = _entries(x, weight, col, eid, k + j * R, stop, o_d, m_d, D, RELU, R, HAS_COL, HAS_W, HAS_EID)
+            tiles = tiles + ((b_v, m),)
+        if k == start:
+            b_key = tl.full([R, BD], float("-inf"), tl.float32)
+            for j in tl.static_range(BR):
+                m_kept = tiles[j][1] & ~(tiles[j][0] <= b_removed[None, :])
+                b_key = tl.maximum(b_key, tl.where(m_kept, (tiles[j][0] + eps) * b_sign[None, :], float("-inf")))
+            b_first = tl.max(b_key, axis=0)
+            b_unit = tl.where(b_first == float("-inf"), 1.0, b_first * b_sign)[None, :]
+            b_inverse = 1.0 / b_unit
+        for j in tl.static_range(BR):
+            b_t = b_p[None, :] * log2((tiles[j][0] + eps) * b_inverse)
+            b_e = tl.where(tiles[j][1] & ~(tiles[j][0] <= b_removed[None, :]), exp2(b_t), 0.0)
+            b_A += b_e
+            b_T += b_e * b_t
+    b_sum = tl.sum(b_A, axis=0)
+    b_moment = tl.sum(b_T, axis=0)
+    b_last = tl.max(b_unit, axis=0)  # of one row
+    m_well = ((b_sum == 0) | ((b_sum > 1e-12) & (b_sum < 1e12))) & (b_moment == b_moment) & (b_last < 1e37)
+    b_key = tl.where(b_sum == 0, float("-inf"), b_last * b_sign)
+    return b_key, b_sum, b_moment, tl.min((m_well | ~m_d).to(tl.int32), axis=0) > 0
+
+
+@triton.jit
+def _rescale(b_key, b_A, b_T, b_new, b_p, b_sign, DENORMAL: tl.constexpr):
+    """A and T of a part with its own extreme, sign * M = key, in the unit of another. A part of nothing stays so."""
+    b_scale, b_M, b_inverse = unit_of(b_new * b_sign, DENORMAL)
+    b_shift = _exponent(b_p, log_ratio(b_key * b_sign, b_scale, b_M, b_inverse, DENORMAL))
+    b_factor = exp2(b_shift)
+    m = b_A == 0
+    return tl.where(m, 0.0, b_factor * b_A), tl.where(m, 0.0, b_factor * (b_T + b_A * b_shift))
+
+
+@triton.jit
+def _reduce_range(
+    x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU: tl.constexpr,
+    DENORMAL: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr,
+    HAS_W: tl.constexpr, HAS_EID: tl.constexpr,
+):  # fmt: skip
+    """sign * M, A and T = sum 2^t t of the entries from start to stop. A row not kept has the u that vanishes.
+
+    A thread keeps the sums of its own rows and channels, so that threads meet once a segment, and not at all if R = 1.
+    """
+    b_key = tl.full([R, BD], float("-inf"), tl.float32)
+    b_A = tl.zeros([R, BD], tl.float32)
+    b_T = tl.zeros([R, BD], tl.float32)
+    for k in range(start, stop, BR * R):
+        tiles = ()
+        b_new = b_key
+        for j in tl.static_range(BR):
+            b_v, m = _entries(x, weight, col, eid, k + j * R, stop, o_d, m_d, D, RELU, R, HAS_COL, HAS_W, HAS_EID)
+            b_u = tl.where(m & ~(b_v <= b_removed[None, :]), b_v + eps, b_vanish[None, :])
+            b_new = tl.maximum(b_new, b_u * b_sign[None, :])
+            tiles = tiles + (b_u,)
         if k > start:
-            b_shift = _exponent(b_p, log_ratio(b_key * b_sign, b_M, DENORMAL))
-            b_scale = exp2(b_shift)
-            b_T = b_scale * (b_T + b_A * b_shift)
-            b_A = b_scale * b_A
-        b_t = _exponent(b_p[None, :], log_ratio(b_u, b_M[None, :], DENORMAL))
-        b_e = exp2(b_t)
-        b_A += tl.sum(b_e, axis=0)
-        b_T += tl.sum(b_e * b_t, axis=0)
+            b_A, b_T = _rescale(b_key, b_A, b_T, b_new, b_p[None, :], b_sign[None, :], DENORMAL)
+        b_scale, b_M, b_inverse = unit_of(b_new * b_sign[None, :], DENORMAL)
+        for j in tl.static_range(BR):
+            b_t = _exponent(b_p[None, :], log_ratio(tiles[j], b_scale, b_M, b_inverse, DENORMAL))
+            b_e = exp2(b_t)
+            b_A += b_e
+            b_T += b_e * b_t
         b_key = b_new
+    if R > 1:
+        b_new = tl.max(b_key, axis=0)
+        b_A, b_T = _rescale(b_key, b_A, b_T, b_new[None, :], b_p[None, :], b_sign[None, :], DENORMAL)
+        b_key = b_new
+    else:
+        b_key = tl.reshape(b_key, [BD])
+    b_A = tl.sum(b_A, axis=0)
+    b_T = tl.sum(b_T, axis=0)
     # Infinite rows and rows that were removed look the same for p < 0: count the former where nothing else is there.
     if tl.max(((b_key == float("-inf")) & m_d).to(tl.int32), axis=0) > 0:
         b_count = tl.zeros([BD], tl.float32)
-        for k in range(start, stop, BR):
-            o_row = indices(col, k, stop, BR, HAS_COL)
-            b_z, _, m, o_e, m_e = rows(x, o_row, k, stop, o_d, m_d, D, BR)
-            if HAS_W:
-                b_w, _ = weights(weight, eid, o_e, m_e, HAS_EID)
-                b_z = b_z * b_w[:, None]
-            b_count += tl.sum((m & (magnitude(b_z, RELU) == float("inf"))).to(tl.float32), axis=0)
+        for k in range(start, stop, R):
+            b_v, m = _entries(x, weight, col, eid, k, stop, o_d, m_d, D, RELU, R, HAS_COL, HAS_W, HAS_EID)
+            b_count += tl.sum((m & (b_v == float("inf"))).to(tl.float32), axis=0)
         b_A = tl.where((b_key == float("-inf")) & (b_A == b_A), b_count, b_A)
         b_T = tl.where(b_key == float("-inf"), 0.0, b_T)
     return b_key, b_A, b_T
@@ -145,13 +213,14 @@ def _reduce_range(
 def pool_fwd_kernel(
     x, weight, ptr, col, eid, p, q, starts, y, extreme, scale, slope, parts, eps, S, E, D, CHUNK: tl.constexpr,
     RELU: tl.constexpr, DENORMAL: tl.constexpr, STATS: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
-    HAS_EID: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
+    HAS_EID: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
     b_p, b_sign, b_removed, b_vanish = _channels(p, o_d, m_d, eps)
     b_i, b_i_low, b_q, b_q_low, b_nan = _exponents(p, q, o_d, m_d)
+    moderate = all_moderate(b_p, m_d, DENORMAL)
 
     first = tl.load(starts + i_chunk)
     last = tl.load(starts + i_chunk + 1)
@@ -159,14 +228,24 @@ def pool_fwd_kernel(
     e = step - first
     e_end = tl.minimum(step + CHUNK, S + E) - last
     begin = tl.load(ptr + first)
+    end = tl.load(ptr + tl.minimum(first + 1, S))
     for s in range(first, last + 1):
-        stop = e_end
-        if s < last:
-            stop = tl.load(ptr + s + 1)
-        b_key, b_A, b_T = _reduce_range(
-            x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU, DENORMAL, BR, BD,
-            HAS_COL, HAS_W, HAS_EID,
-        )  # fmt: skip
+        stop = tl.minimum(end, e_end)
+        end = tl.load(ptr + tl.minimum(s + 2, S))  # under way while this segment is done
+        b_key = tl.full([BD], float("-inf"), tl.float32)
+        b_A = tl.zeros([BD], tl.float32)
+        b_T = tl.zeros([BD], tl.float32)
+        done = False
+        if moderate:
+            b_key, b_A, b_T, done = _quick_range(
+                x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_sign, b_removed, eps, RELU, BR, R, BD, HAS_COL,
+                HAS_W, HAS_EID,
+            )  # fmt: skip
+        if not done:
+            b_key, b_A, b_T = _reduce_range(
+                x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU, DENORMAL, BR,
+                R, BD, HAS_COL, HAS_W, HAS_EID,
+            )  # fmt: skip
         if (s < last) & (begin == e):
             b_y, b_M, b_C, b_slope = _finish(b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, stop - begin)
             o_out = s * D + o_d
@@ -213,15 +292,10 @@ def merge_fwd_kernel(
             b_As = tl.load(parts + o_part + D, mask=m, other=0.0)
             b_Ts = tl.load(parts + o_part + 2 * D, mask=m, other=0.0)
             b_new = tl.maximum(b_key, tl.max(b_keys, axis=0))
-            b_M = b_new * b_sign
-            b_shift = _exponent(b_p, log_ratio(b_key * b_sign, b_M, DENORMAL))
-            b_scale = exp2(b_shift)
-            b_T = tl.where(b_A == 0, 0.0, b_scale * (b_T + b_A * b_shift))
-            b_A = tl.where(b_A == 0, 0.0, b_scale * b_A)
-            b_t = _exponent(b_p[None, :], log_ratio(b_keys * b_sign[None, :], b_M[None, :], DENORMAL))
-            b_e = exp2(b_t)
-            b_T += tl.sum(tl.where(b_As == 0, 0.0, b_e * (b_Ts + b_As * b_t)), axis=0)
-            b_A += tl.sum(tl.where(b_As == 0, 0.0, b_e * b_As), axis=0)
+            b_A, b_T = _rescale(b_key, b_A, b_T, b_new, b_p, b_sign, DENORMAL)
+            b_As, b_Ts = _rescale(b_keys, b_As, b_Ts, b_new[None, :], b_p[None, :], b_sign[None, :], DENORMAL)
+            b_A += tl.sum(b_As, axis=0)
+            b_T += tl.sum(b_Ts, axis=0)
             b_key = b_new
         n = tl.load(ptr + first + 1) - begin
         b_y, b_M, b_C, b_slope = _finish(b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, n)

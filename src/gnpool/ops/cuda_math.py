@@ -5,7 +5,8 @@ one entry or the end of one segment. The cut depends on shapes alone, long segme
 empty ones too, and parts are merged in the order of the chunks: the same input gives the same bits.
 
 Prefixes in all kernels: i_ program index, o_ offsets, m_ mask, b_ values in registers. Sizes are capitals: D channels,
-S segments, BR rows and BD channels of a block. All sums are float32. ``l`` is log2(u / M), exactly 0 at a tie with M.
+S segments; a tile has R rows and BD channels, a round BR tiles. All sums are float32. ``l`` is log2(u / M), exactly 0
+at a tie with M.
 """
 
 # ruff: noqa: D103 -- the parameters are described where cuda.py launches the kernels
@@ -64,51 +65,65 @@ else:
 @triton.jit
 def magnitude(z, RELU: tl.constexpr):
     if RELU:
-        return tl.where(z < 0, 0.0, z)
+        return tl.maximum(z, 0.0, propagate_nan=tl.PropagateNan.ALL)
     else:  # noqa: RET505 -- both branches must return for the compiler
         return tl.abs(z)
 
 
 @triton.jit
-def log_ratio(b_u, b_M, DENORMAL: tl.constexpr):
-    """log2(u / M), exactly 0 at a tie; infinite where the ratio is 0 or infinite.
+def unit_of(b_M, DENORMAL: tl.constexpr):
+    """What :func:`log_ratio` needs of M: a scale, M times it, and the inverse of that.
 
-    A large exponent multiplies its error, which counts near the extreme: there it is 2 atanh(s) / ln 2 by a series.
-    DENORMAL: u and M may be so small that 1/M overflows (only without a tolerance): both are scaled up.
+    DENORMAL: M may be so small that 1/M overflows (only without a tolerance): then everything is scaled up.
     """
+    b_scale = b_M
     if DENORMAL:
         b_scale = tl.where(b_M < 1e-30, 1.8446744e19, 1.0)
-        b_u = b_u * b_scale
         b_M = b_M * b_scale
-        b_inverse = 1.0 / b_M
+    return b_scale, b_M, 1.0 / b_M
+
+
+@triton.jit
+def log_ratio(b_u, b_scale, b_M, b_inverse, DENORMAL: tl.constexpr):
+    """log2(u / M), exactly 0 at a tie; infinite where the ratio is 0 or infinite. The rest is ``unit_of(M)``.
+
+    A large exponent multiplies its error, which counts near the extreme: there it is 2 atanh(s) / ln 2 by a series.
+    """
+    if DENORMAL:
+        b_u = b_u * b_scale
         b_l = log2_denormal(b_u * b_inverse)
     else:
-        b_inverse = 1.0 / b_M
         b_l = log2(b_u * b_inverse)
     b_off = (b_u - b_M) * b_inverse
     b_s = b_off * reciprocal(b_off + 2.0)
     b_square = b_s * b_s
-    b_series = tl.fma(tl.fma(tl.fma(0.43922424, b_square, 0.5763882), b_square, 0.9618023), b_square, 2.88539)
-    b_l = tl.where(tl.abs(b_off) < 0.375, b_s * b_series, b_l)
+    b_series = tl.fma(tl.fma(0.58864695, b_square, 0.9617296), b_square, 2.88539)
+    b_l = tl.where(tl.abs(b_off) < 0.25, b_s * b_series, b_l)
     return tl.where(b_u == b_M, 0.0, b_l)
 
 
 @triton.jit
-def indices(col, k, stop, BR: tl.constexpr, HAS_COL: tl.constexpr):
-    """The rows of the BR entries from k on."""
-    o_e = k + tl.arange(0, BR)
-    if HAS_COL:
-        o_e = tl.load(col + o_e, mask=o_e < stop, other=0)
-    return o_e
+def all_moderate(b_p, m_d, DENORMAL: tl.constexpr):
+    """Whether all channels have 1 <= |p| <= 8: then the logarithm of the hardware is good enough, without a series."""
+    m = (tl.abs(b_p) >= 1.0) & (tl.abs(b_p) <= 8.0) & (not DENORMAL)
+    return tl.min((m | ~m_d).to(tl.int32), axis=0) > 0
 
 
 @triton.jit
-def rows(x, o_row, k, stop, o_d, m_d, D, BR: tl.constexpr):
-    """BR entries from k on as float32, their offsets in x and mask, and the same of the entries alone."""
-    o_e = k + tl.arange(0, BR)
+def places(col, k, stop, o_d, m_d, D, R: tl.constexpr, HAS_COL: tl.constexpr):
+    """Where the R entries from k on lie in x, as offsets and mask, and the same of the entries alone."""
+    o_e = k + tl.arange(0, R)
     m_e = o_e < stop
-    m = m_e[:, None] & m_d[None, :]
-    o_x = o_row.to(tl.int64)[:, None] * D + o_d[None, :]
+    o_row = o_e
+    if HAS_COL:
+        o_row = tl.load(col + o_e, mask=m_e, other=0)
+    return o_row.to(tl.int64)[:, None] * D + o_d[None, :], m_e[:, None] & m_d[None, :], o_e, m_e
+
+
+@triton.jit
+def rows(x, col, k, stop, o_d, m_d, D, R: tl.constexpr, HAS_COL: tl.constexpr):
+    """The R entries from k on as float32, and their :func:`places`."""
+    o_x, m, o_e, m_e = places(col, k, stop, o_d, m_d, D, R, HAS_COL)
     return tl.load(x + o_x, mask=m, other=0.0).to(tl.float32), o_x, m, o_e, m_e
 
 
