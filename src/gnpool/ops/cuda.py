@@ -94,13 +94,13 @@ def pool_fwd(
         parts = x.new_empty((chunks, 2, 3, D), dtype=torch.float32)
         pointers = outputs if stats else outputs * 4  # the last three are not touched
         flags = {"HAS_COL": col is not None, "HAS_W": weight is not None, "HAS_EID": eid is not None}
-        common = {"DENORMAL": eps < SAFE, "STATS": stats, **WARP}
+        common = {"DENORMAL": eps < SAFE, **WARP}
         cuda_kernels.pool_fwd_kernel[grid](
             x, _or(weight, x), ptr, _or(col, ptr), _or(eid, ptr), p, q, starts, *pointers, parts, eps, S, E, D,
-            RELU=relu, **blocks._asdict(), **common, **flags,
+            int(stats), RELU=relu, **blocks._asdict(), **common, **flags,
         )  # fmt: skip
         merge = {"CHUNK": blocks.CHUNK, "BR": 4, "BD": blocks.BD}
-        cuda_kernels.merge_fwd_kernel[grid](ptr, p, q, starts, *pointers, parts, S, E, D, **merge, **common)
+        cuda_kernels.merge_fwd_kernel[grid](ptr, p, q, starts, *pointers, parts, S, E, D, int(stats), **merge, **common)
     return outputs
 
 

@@ -63,9 +63,9 @@ def _all_finite(b_M, m_d):
     return tl.min(((b_M < 1e37) | ~m_d).to(tl.int32), axis=0) > 0
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["S", "E", "CHUNK"])
 def pool_bwd_kernel(
-    grad, x, ptr, col, p, starts, y, extreme, scale, slope, grad_x, sums, eps, S, E, D, CHUNK: tl.constexpr,
+    grad, x, ptr, col, p, starts, y, extreme, scale, slope, grad_x, sums, eps, S, E, D, CHUNK,
     RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_COL: tl.constexpr, NEED_X: tl.constexpr, BR: tl.constexpr,
     R: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
@@ -126,7 +126,7 @@ def pool_bwd_kernel(
     tl.store(sums + o_sum + D, b_dq, mask=m_d)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["S"])
 def range_kernel(extreme, ranges, S, D, ROWS: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr):
     """ranges (blocks of rows, 2, D): the least and the largest M of the segments that have one."""
     i_rows, i_block = tl.program_id(0), tl.program_id(1)
@@ -145,7 +145,7 @@ def range_kernel(extreme, ranges, S, D, ROWS: tl.constexpr, BR: tl.constexpr, BD
     tl.store(ranges + o_out + D, tl.max(b_high, axis=0), mask=m_d)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["blocks"])
 def unit_kernel(ranges, p, units, flags, blocks, D, DIGITS: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr):
     """One unit of measure per channel, in the middle of the range; flags: whether it serves a block of channels."""
     i_block = tl.program_id(0)
@@ -168,7 +168,7 @@ def unit_kernel(ranges, p, units, flags, blocks, D, DIGITS: tl.constexpr, BR: tl
     tl.store(flags + i_block, tl.min((m_fits | ~m_d).to(tl.int32), axis=0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["S"])
 def pack_kernel(
     grad, ptr, p, y, extreme, scale, slope, units, flags, pack, sums, S, D, SHARED: tl.constexpr, ROWS: tl.constexpr,
     BR: tl.constexpr, BD: tl.constexpr,
@@ -243,10 +243,10 @@ def _edge_sum(
     return b_sum
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["S", "E", "CHUNK"])
 def sources_bwd_kernel(
     x, weight, ptr, row, eid, p, starts, extreme, pack, units, flags, grad_x, grad_weight, parts, eps, S, E, D,
-    CHUNK: tl.constexpr, RELU: tl.constexpr, DENORMAL: tl.constexpr, SHARED: tl.constexpr, HAS_W: tl.constexpr,
+    CHUNK, RELU: tl.constexpr, DENORMAL: tl.constexpr, SHARED: tl.constexpr, HAS_W: tl.constexpr,
     HAS_EID: tl.constexpr, NEED_X: tl.constexpr, NEED_W: tl.constexpr, BR: tl.constexpr, R: tl.constexpr,
     BD: tl.constexpr,
 ):  # fmt: skip
@@ -300,8 +300,8 @@ def sources_bwd_kernel(
         begin = stop
 
 
-@triton.jit
-def merge_bwd_kernel(ptr, starts, grad_x, parts, S, E, D, CHUNK: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr):
+@triton.jit(do_not_specialize=["S", "E", "CHUNK"])
+def merge_bwd_kernel(ptr, starts, grad_x, parts, S, E, D, CHUNK, BR: tl.constexpr, BD: tl.constexpr):
     """Complete grad_x of the source that ends in chunk i but began before it."""
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     first = tl.load(starts + i_chunk)
@@ -320,7 +320,7 @@ def merge_bwd_kernel(ptr, starts, grad_x, parts, S, E, D, CHUNK: tl.constexpr, B
         tl.store(grad_x + first * D + o_d, b_sum.to(grad_x.dtype.element_ty), mask=m_d)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def total_kernel(sums, totals, rows, width, ROWS: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr):
     """totals (blocks of rows, width) in float64: the sums of ROWS rows each."""
     i_rows, i_block = tl.program_id(0), tl.program_id(1)

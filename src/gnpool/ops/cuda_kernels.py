@@ -209,10 +209,10 @@ def _reduce_range(
     return b_key, b_A, b_T
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["S", "E", "stats", "CHUNK"])
 def pool_fwd_kernel(
-    x, weight, ptr, col, eid, p, q, starts, y, extreme, scale, slope, parts, eps, S, E, D, CHUNK: tl.constexpr,
-    RELU: tl.constexpr, DENORMAL: tl.constexpr, STATS: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
+    x, weight, ptr, col, eid, p, q, starts, y, extreme, scale, slope, parts, eps, S, E, D, stats,
+    CHUNK, RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
     HAS_EID: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
@@ -250,7 +250,7 @@ def pool_fwd_kernel(
             b_y, b_M, b_C, b_slope = _finish(b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, stop - begin)
             o_out = s * D + o_d
             tl.store(y + o_out, b_y, mask=m_d)
-            if STATS:
+            if stats > 0:
                 tl.store(extreme + o_out, b_M, mask=m_d)
                 tl.store(scale + o_out, b_C, mask=m_d)
                 tl.store(slope + o_out, b_slope, mask=m_d)
@@ -263,10 +263,10 @@ def pool_fwd_kernel(
         begin = stop
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["S", "E", "stats", "CHUNK"])
 def merge_fwd_kernel(
-    ptr, p, q, starts, y, extreme, scale, slope, parts, S, E, D, CHUNK: tl.constexpr, DENORMAL: tl.constexpr,
-    STATS: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
+    ptr, p, q, starts, y, extreme, scale, slope, parts, S, E, D, stats, CHUNK,
+    DENORMAL: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """Complete the segment that ends in chunk i but began before it: its parts are slots 1 before i and slot 0 of i."""
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
@@ -301,7 +301,7 @@ def merge_fwd_kernel(
         b_y, b_M, b_C, b_slope = _finish(b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, n)
         o_out = first * D + o_d
         tl.store(y + o_out, b_y, mask=m_d)
-        if STATS:
+        if stats > 0:
             tl.store(extreme + o_out, b_M, mask=m_d)
             tl.store(scale + o_out, b_C, mask=m_d)
             tl.store(slope + o_out, b_slope, mask=m_d)

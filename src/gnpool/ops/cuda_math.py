@@ -134,8 +134,8 @@ def weights(weight, eid, o_e, m_e, HAS_EID: tl.constexpr):
     return tl.load(weight + o_e, mask=m_e, other=0.0).to(tl.float32), o_e
 
 
-@triton.jit
-def partition_kernel(ptr, starts, S, E, chunks, CHUNK: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr):
+@triton.jit(do_not_specialize=["S", "E", "chunks", "CHUNK", "STEPS"])
+def partition_kernel(ptr, starts, S, E, chunks, CHUNK, STEPS, BLOCK: tl.constexpr):
     """starts[i] = how many segments end at or before step i * CHUNK of the merge path."""
     o_i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     m_i = o_i <= chunks
