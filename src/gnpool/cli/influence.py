@@ -1,0 +1,331 @@
+"""``gnpool influence``: simulate cascades, choose seeds, train an estimator."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from gnpool.cli.output import say, show_json, show_table
+
+if TYPE_CHECKING:
+    from gnpool.data import EdgeList
+    from gnpool.influence import CascadeGraph, Selection
+
+SHOWN = 20  # seeds or nodes of a printed list
+CHECKED = 10_000  # simulations of chosen seeds
+
+app = typer.Typer(
+    name="influence",
+    help="How far something spreads in a graph, and from which nodes it spreads farthest.",
+    epilog="GRAPH has lines 'source target probability': blanks, tabs or commas, gz, names or numbers; see 'simulate'.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+GraphFile = Annotated[
+    Path, typer.Argument(metavar="GRAPH", exists=True, dir_okay=False, help="Lines 'source target probability'.")
+]
+Duplicates = Annotated[
+    Literal["error", "combine"],
+    typer.Option(help="An edge that comes twice: an error, or one edge of probability 1 - (1 - p)(1 - p')."),
+]
+DeviceName = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where; auto is a GPU if there is one.")]
+Seed = Annotated[int, typer.Option(help="Another number, other random numbers.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@app.command(epilog="Example: gnpool influence simulate graph.txt --seeds seeds.txt --runs 100000")
+def simulate(
+    graph: GraphFile,
+    seeds: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The seeds, a name in each line.")],
+    runs: Annotated[int, typer.Option(min=1, help="Number of cascades.")] = 10_000,
+    seed: Seed = 0,
+    duplicates: Duplicates = "error",
+    device: DeviceName = "auto",
+    out: Annotated[Path | None, typer.Option(help="CSV for the probability of every node to become active.")] = None,
+    json: Json = False,
+) -> None:
+    """Estimate how many nodes the seeds activate, in the independent cascade model.
+
+    A node that becomes active tries once to activate each of its out-neighbours, and succeeds with the probability of
+    the edge. The graph is a list of lines 'source target probability'; empty lines and lines that begin with #, % or //
+    are left out, and so are edges from a node to itself. A first line 'nodes edges' says that nodes are numbers from 0.
+    """
+    from gnpool.influence import simulate as run
+
+    edges, network = read_graph(graph, duplicates)
+    chosen = read_seeds(seeds, edges)
+    began = time.monotonic()
+    with _bar("cascades") as progress:
+        found = run(
+            network, [chosen], runs, seed=seed, record=out is not None, device=_device(device), progress=progress
+        )
+    mean, error = float(found.influence[0]), float(found.standard_error[0])
+    if out is not None:
+        _write(out, "node,probability", zip(_names(edges), found.probability[0].tolist(), strict=True))
+    if json:
+        result = {**_about(edges, network), "seeds": len(chosen), "runs": runs, "influence": mean}
+        show_json({**result, "standard_error": None if error != error else error})
+        return
+    say(f"{_describe(edges, network)}; {len(chosen)} seeds, {runs:,} cascades in {time.monotonic() - began:.2f} s")
+    say(f"influence {mean:.2f}, standard error {error:.2f}")
+    if out is not None:
+        say(f"wrote {out}")
+
+
+@app.command(epilog="Example: gnpool influence maximize graph.txt -k 50 --method celf-mc --out seeds.txt")
+def maximize(
+    graph: GraphFile,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many seeds to choose.")] = 100,
+    model: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Choose by this model of 'influence train'.")
+    ] = None,
+    method: Annotated[
+        Literal["celf-mc", "degree", "random"] | None,
+        typer.Option(help="Choose without a model; celf-mc is greedy by simulation.  [default: celf-mc]"),
+    ] = None,
+    sample: Annotated[int, typer.Option(min=1, help="Cascades behind each choice of celf-mc.")] = 1000,
+    runs: Annotated[int, typer.Option(min=1, help="Cascades that measure the chosen seeds.")] = CHECKED,
+    seed: Seed = 0,
+    duplicates: Duplicates = "error",
+    device: DeviceName = "auto",
+    out: Annotated[Path | None, typer.Option(help="File for the seeds, a name in each line, best first.")] = None,
+    json: Json = False,
+) -> None:
+    """Choose the seeds that activate the most nodes.
+
+    Greedily, one after another, without looking at all nodes each time (CELF); where the probabilities are small an
+    upper bound of the influence spares most of the first look, too (UBLF). A model estimates many candidates at once.
+    """
+    from gnpool.influence import simulate as run
+
+    if model is not None and method is not None:
+        raise typer.BadParameter("give --model or --method, not both", param_hint="'--model'")
+    edges, network = read_graph(graph, duplicates)
+    place = _device(device)
+    began = time.monotonic()
+    with _bar("seeds") as progress:
+        found = _choose(network, k, model, method or "celf-mc", sample, seed, place, progress)
+    seconds = time.monotonic() - began
+    spread = run(network, [found.seeds], runs, seed=seed + 1, device=place)
+    mean, error = float(spread.influence[0]), float(spread.standard_error[0])
+    names = [edges.name(node) for node in found.seeds]
+    if out is not None:
+        out.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    way = f"model {model}" if model is not None else method or "celf-mc"
+    if json:
+        result = {**_about(edges, network), "method": way, "seeds": names, "gains": found.gains, "influence": mean}
+        result |= {"standard_error": None if error != error else error, "runs": runs, "seconds": seconds}
+        show_json({**result, "evaluations": found.evaluations, "above_bound": found.violations})
+        return
+    say(f"{_describe(edges, network)}; {k} seeds by {way} in {seconds:.2f} s, {found.evaluations:,} estimates")
+    say(f"influence {mean:.2f}, standard error {error:.2f}, {runs:,} cascades")
+    if out is None:
+        more = f" and {len(names) - SHOWN} more; --out writes them all" if len(names) > SHOWN else ""
+        say(f"seeds: {', '.join(names[:SHOWN])}{more}")
+    else:
+        say(f"wrote {out}")
+
+
+@app.command(epilog="Example: gnpool influence train a.txt b.txt --out model.safetensors --sets 100 --epochs 50")
+def train(
+    graphs: Annotated[
+        list[Path], typer.Argument(metavar="GRAPH...", exists=True, dir_okay=False, help="Graphs to learn from.")
+    ],
+    out: Annotated[Path, typer.Option(help="File for the model.")],
+    aggr: Annotated[
+        Literal["gnp", "gnp+", "max", "sum", "mean", "min"], typer.Option(help="How a node pools its neighbours.")
+    ] = "gnp",
+    sets: Annotated[
+        int,
+        typer.Option(min=2, help="Seed sets of each of the two kinds to learn from, on each graph; published: 2000."),
+    ] = 50,
+    simulations: Annotated[
+        int, typer.Option(min=1, max=32_767, help="Cascades of each of them; published: 10000.")
+    ] = 1000,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of training; published: 100.")] = 30,
+    seed: Seed = 0,
+    duplicates: Duplicates = "error",
+    device: DeviceName = "auto",
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder that keeps simulations and state, so that it can be interrupted.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Train MONSTOR, which estimates the influence of seeds on graphs it has not seen.
+
+    It simulates cascades from random seed sets on each graph, and learns to predict a step from the steps before. The
+    epoch, and how often the model is applied, are chosen by the error of the influence on sets kept apart.
+    """
+    from gnpool.influence import Part, fit_monstor, make_labels, save_monstor
+
+    if not out.parent.is_dir():
+        raise typer.BadParameter(f"the folder of {out} does not exist", param_hint="'--out'")
+    place = _device(device)
+    parts = []
+    for path in graphs:
+        _, network = read_graph(path, duplicates)
+        with _bar(f"simulating {path.name}") as progress:
+            labels = make_labels(
+                network, sets=sets, runs=simulations, seed=seed, device=place, folder=cache, progress=progress
+            )
+        parts.append(Part.split(str(path), "all", network, labels))
+    with _bar("epochs") as progress:
+        found = fit_monstor(
+            parts,
+            aggr,
+            seed=seed,
+            epochs=epochs,
+            device=place,
+            checkpoint=None if cache is None else cache / f"training-{aggr}-{sets}-{simulations}-{epochs}-{seed}.pt",
+            progress=lambda epoch, total, error: progress(epoch, total),
+        )["all"]
+    about = {"graphs": [str(path) for path in graphs], "sets": sets, "simulations": simulations, "epochs": epochs}
+    about |= {"seed": seed, "epoch": found.epoch, "validation_error": found.error, "relative_error": found.relative}
+    save_monstor(out, found.model, found.stacked, about)
+    if json:
+        show_json({**about, "aggr": aggr, "stacked": found.stacked, "out": str(out)})
+        return
+    show_table(
+        "Error of the influence on seed sets kept apart",
+        ["model", "root mean square", "of the influence", "epoch", "applied"],
+        [
+            [
+                aggr,
+                f"{found.error:.2f} nodes",
+                f"{found.relative:.1%}",
+                f"{found.epoch} of {epochs}",
+                f"{found.stacked} x",
+            ]
+        ],
+    )
+    say(f"wrote {out}; to choose seeds with it: gnpool influence maximize GRAPH --model {out}")
+
+
+def read_graph(path: Path, duplicates: str) -> tuple[EdgeList, CascadeGraph]:
+    """The edges of a file, and the graph that is simulated."""
+    from gnpool.data import read_edge_list
+    from gnpool.influence import CascadeGraph
+
+    edges = read_edge_list(path, duplicates=duplicates)
+    if edges.nodes == 0:
+        raise ValueError(f"{path}: the graph has no nodes")
+    return edges, CascadeGraph.from_edge_list(edges)
+
+
+def read_seeds(path: Path, edges: EdgeList) -> list[int]:
+    """The nodes that a file names, one in each line; # begins a comment."""
+    from gnpool.data import DataError
+
+    names: dict[str, int] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        name = line.strip().rstrip(",").strip('"')
+        if name and not name.startswith("#"):
+            names.setdefault(name, number)
+    if not names:
+        raise DataError("there are no seeds in it", file=str(path))
+    try:
+        return edges.numbers(list(names))
+    except ValueError as error:
+        known = set(_names(edges))
+        wrong = next(name for name in names if name not in known)
+        raise DataError(str(error), file=str(path), line=names[wrong]) from None
+
+
+def _choose(
+    network: CascadeGraph,
+    k: int,
+    model: Path | None,
+    method: str,
+    sample: int,
+    seed: int,
+    device: Any,
+    progress: Callable[[int, int], None],
+) -> Selection:
+    from gnpool.influence import (
+        ModelGains,
+        MonteCarloGains,
+        degree_seeds,
+        influence_bound,
+        lazy_greedy,
+        load_monstor,
+        random_seeds,
+    )
+
+    if model is None and method == "degree":
+        return degree_seeds(network, k)
+    if model is None and method == "random":
+        return random_seeds(network, k, seed)
+    gains: Any
+    if model is None:
+        gains = MonteCarloGains(network, sample, seed)
+    else:
+        saved = load_monstor(model)
+        gains = ModelGains(saved.model, network, saved.stacked, device)
+    bound = influence_bound(network)
+    return lazy_greedy(gains, network.nodes, k, bound=bound, first_batch=100, progress=progress)
+
+
+def _device(name: str) -> Any:
+    import torch
+
+    from gnpool.lab import choose_device
+
+    device: torch.device = choose_device(name)
+    return device
+
+
+def _names(edges: EdgeList) -> list[str]:
+    return [str(node) for node in range(edges.nodes)] if edges.names is None else edges.names
+
+
+def _about(edges: EdgeList, network: CascadeGraph) -> dict[str, Any]:
+    counts = {"nodes": network.nodes, "edges": network.edges, "self_loops": edges.self_loops}
+    return {**counts, "combined": edges.combined}
+
+
+def _describe(edges: EdgeList, network: CascadeGraph) -> str:
+    text = f"{network.nodes:,} nodes, {network.edges:,} edges"
+    if edges.self_loops:
+        text += f" ({edges.self_loops:,} from a node to itself left out)"
+    return text + (f" ({edges.combined:,} repeated ones combined)" if edges.combined else "")
+
+
+def _write(path: Path, head: str, rows: Any) -> None:
+    import csv
+
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(head.split(","))
+        writer.writerows(rows)
+
+
+@contextmanager
+def _bar(description: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, shown on a terminal only; call it with what is done, and of how much."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    with bar:
+        task = bar.add_task(description, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,34 @@
+"""What is wrong with a user's data, and where."""
+
+from __future__ import annotations
+
+
+class DataError(ValueError):
+    """Data that cannot be used. The message is one line: file, line and column as far as they are known, and what.
+
+    Values of the user's are shown by ``repr``, so that nothing in them can alter a terminal.
+
+    Args:
+        message (str): What is wrong, and what was expected.
+        file (str, optional): The file.
+        line (int, optional): The line, from 1.
+        column (str, optional): The column.
+    """
+
+    def __init__(
+        self, message: str, *, file: str | None = None, line: int | None = None, column: str | None = None
+    ) -> None:
+        self.file, self.line, self.column = file, line, column
+        places = [
+            None if file is None else file if file.isprintable() else repr(file),
+            None if line is None else f"line {line}",
+            None if column is None else f"column {column!r}",
+        ]
+        where = ", ".join(place for place in places if place is not None)
+        super().__init__(f"{where}: {message}" if where else message)
+
+
+def several(names: list[str], most: int = 5) -> str:
+    """The first of several names, quoted."""
+    shown = ", ".join(map(repr, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

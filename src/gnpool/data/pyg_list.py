@@ -1,0 +1,177 @@
+"""Lists of PyTorch Geometric's ``Data``: given, from a ``.pt`` file, or from a function of the user's."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.graph_store import EdgeLayout
+from torch_geometric.data.storage import GlobalStorage
+
+from gnpool.data.errors import DataError
+from gnpool.data.table import Column, GraphTable, check_complete, tidy_edges
+
+ALLOWED = [Data, DataEdgeAttr, DataTensorAttr, EdgeLayout, GlobalStorage]  # what a list of Data is made of
+
+
+def read_pt(path: Path, level: str, **options: Any) -> GraphTable:
+    """Read a list of ``Data`` that ``torch.save`` wrote; loading never runs code of the file's."""
+    file = str(path)
+    try:
+        with zipfile.ZipFile(path) as packed:
+            members = packed.infolist()
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        raise DataError("it is not a file of torch.save", file=file) from error
+    if sum(member.file_size for member in members) > path.stat().st_size:  # torch packs nothing
+        raise DataError("its parts claim more bytes than the file has", file=file)
+    try:
+        with torch.serialization.safe_globals(ALLOWED):
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, AttributeError, TypeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if "Unsupported" in str(error) or "GLOBAL" in str(error) or "weights_only" in reason.lower():
+            reason = "it holds objects other than tensors and PyTorch Geometric's Data, which are not loaded"
+        raise DataError(reason, file=file) from error
+    return from_list(found, level, file=file, **options)
+
+
+def read_function(name: str, level: str, **options: Any) -> GraphTable:
+    """Call ``package.module:function``, the user's own code, which gives the graphs."""
+    module_name, _, attribute = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))  # a script of the user's beside the data, as `python -m` would find it
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise DataError(f"there is no module {error.name!r}", file=name) from error
+    finally:
+        sys.path.remove(str(Path.cwd()))
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        raise DataError(f"the module has no function {attribute!r}", file=name)
+    return from_list(function(), level, file=name, **options)
+
+
+def from_list(
+    graphs: Any, level: str = "graph", *, file: str | None = None, labelled: bool = True, directed: bool = True
+) -> GraphTable:
+    """Graphs given as ``Data``: ``x`` (n, d), ``edge_index`` (2, E) in all or in none, ``y``.
+
+    Edges are taken as they are, in both directions or not.
+    """
+    graphs = _as_list(graphs, file)
+    sizes = np.array([_size(graph, k, file) for k, graph in enumerate(graphs)], dtype=np.int64)
+    if (sizes == 0).any():
+        raise DataError(f"graph {int(np.flatnonzero(sizes == 0)[0])} (from 0) has no nodes", file=file)
+    first = np.cumsum(sizes) - sizes
+    with_edges = [_tensor(graph, "edge_index") is not None for graph in graphs]
+    if any(with_edges) != all(with_edges):
+        raise DataError(f"graph {with_edges.index(False)} (from 0) has no edge_index, but others have", file=file)
+    edge_index = _edges(graphs, sizes, first, file, directed) if all(with_edges) else None
+    y = _target(graphs, sizes, level, labelled, file)
+    return GraphTable(
+        names=np.arange(len(graphs)),
+        sizes=sizes,
+        edge_index=edge_index,
+        features=tuple(_features(graphs, file)),
+        y=y,
+        level=level,
+        node_names=np.concatenate([np.arange(n) for n in sizes.tolist()]),
+    )
+
+
+def _as_list(graphs: Any, file: str | None) -> Sequence[Data]:
+    try:
+        graphs = list(graphs)
+    except TypeError:
+        raise DataError(f"expected a list of Data, got {type(graphs).__name__}", file=file) from None
+    if not graphs:
+        raise DataError("there are no graphs", file=file)
+    for number, graph in enumerate(graphs):
+        if not isinstance(graph, Data):
+            kind = type(graph).__name__
+            raise DataError(f"expected a list of Data, got {kind} as graph {number} (from 0)", file=file)
+    return graphs
+
+
+def _tensor(graph: Data, name: str) -> Any:
+    return getattr(graph, name, None)
+
+
+def _size(graph: Data, number: int, file: str | None) -> int:
+    x, edges = _tensor(graph, "x"), _tensor(graph, "edge_index")
+    for name, value, dims in (("x", x, (1, 2)), ("edge_index", edges, (2,))):
+        if value is not None and (not isinstance(value, Tensor) or value.dim() not in dims):
+            got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise DataError(f"{name!r} of graph {number} (from 0) must be a {max(dims)}-d tensor, got {got}", file=file)
+    if x is not None:
+        return int(x.size(0))
+    if "num_nodes" in graph:
+        return int(graph.num_nodes)
+    raise DataError(f"graph {number} (from 0) must have 'x' or 'num_nodes'", file=file)
+
+
+def _edges(graphs: Sequence[Data], sizes: Any, first: Any, file: str | None, directed: bool) -> Any:
+    for number, graph in enumerate(graphs):
+        edges = graph.edge_index
+        if edges.size(0) != 2 or edges.is_floating_point():
+            raise DataError(
+                f"'edge_index' of graph {number} (from 0) must be integers of shape (2, E), "
+                f"got {edges.dtype} of shape {list(edges.shape)}",
+                file=file,
+            )
+    counts = np.array([graph.edge_index.size(1) for graph in graphs])
+    flat = torch.cat([graph.edge_index.long() for graph in graphs], dim=1).numpy()
+    limit = np.repeat(sizes, counts)
+    outside = np.flatnonzero(((flat < 0) | (flat >= limit)).any(0))
+    if len(outside):
+        number = int(np.searchsorted(np.cumsum(counts), outside[0], side="right"))
+        raise DataError(
+            f"'edge_index' of graph {number} (from 0) names a node that it does not have: "
+            f"{flat[:, outside[0]].tolist()}, of {sizes[number]} nodes",
+            file=file,
+        )
+    shift = np.repeat(first, counts)
+    return tidy_edges(flat[0] + shift, flat[1] + shift, int(sizes.sum()), directed)
+
+
+def _features(graphs: Sequence[Data], file: str | None) -> list[Column]:
+    parts = [_tensor(graph, "x") for graph in graphs]
+    if all(part is None for part in parts):
+        return []
+    parts = [part.unsqueeze(1) if part is not None and part.dim() == 1 else part for part in parts]
+    widths = [-1 if part is None else part.size(1) for part in parts]
+    odd = next((k for k, width in enumerate(widths) if width != widths[0]), None)
+    if odd is not None:
+        got = "none" if widths[odd] < 0 else f"{widths[odd]}"
+        raise DataError(f"graph {odd} (from 0) has {got} features, but graph 0 has {widths[0]}", file=file)
+    table = torch.cat([part.detach().to(torch.float64) for part in parts]).numpy()
+    return [Column(f"x{k}", np.ascontiguousarray(table[:, k])) for k in range(table.shape[1])]
+
+
+def _target(graphs: Sequence[Data], sizes: Any, level: str, labelled: bool, file: str | None) -> Column | None:
+    found = [_tensor(graph, "y") for graph in graphs]
+    if all(value is None for value in found) and not labelled:
+        return None
+    for number, (value, size) in enumerate(zip(found, sizes.tolist(), strict=True)):
+        wanted = 1 if level == "graph" else size
+        if not isinstance(value, Tensor):
+            value = found[number] = torch.tensor([value]) if isinstance(value, (int, float)) else None
+        if value is None or value.numel() != wanted:
+            got = "nothing" if value is None else f"shape {list(value.shape)}"
+            per = "one number" if level == "graph" else f"a number for each of its {size} nodes"
+            raise DataError(f"'y' of graph {number} (from 0) must be {per}, got {got}", file=file)
+    values = torch.cat([value.reshape(-1).to(torch.float64) for value in found]).numpy()
+    column = Column("y", values)
+    if labelled:
+        check_complete(column, file)
+    return column

@@ -1,0 +1,88 @@
+"""One door for all formats."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gnpool.data.errors import DataError
+from gnpool.data.files import Files
+from gnpool.data.pyg_list import from_list, read_function, read_pt
+from gnpool.data.table import GraphTable
+from gnpool.data.tables import has_tables, read_tables
+from gnpool.data.tu_folder import read_tu, tu_names
+
+LEVELS = ("graph", "node")
+FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def read_graphs(
+    source: str | Path | Sequence[Any],
+    level: str = "graph",
+    *,
+    y: str = "y",
+    labelled: bool = True,
+    directed: bool = False,
+    categorical: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> GraphTable:
+    r"""Reads graphs or sets in any of the formats that gnpool knows.
+
+    Args:
+        source (str or Path or list): A folder or zip of tables (``graphs.csv``, ``nodes.csv``, ``edges.csv``, or
+            ``.parquet``), a folder or zip with a TUDataset, a ``.pt`` file with a list of PyG's ``Data``,
+            ``package.module:function``, which is imported and called, or the list itself.
+        level (str, optional): Whether targets belong to ``"graph"`` or ``"node"``. (default: ``"graph"``)
+        y (str, optional): Name of the column with the target, in tables. (default: ``"y"``)
+        labelled (bool, optional): Whether there must be targets. (default: ``True``)
+        directed (bool, optional): Whether an edge of a table goes one way. (default: ``False``)
+        categorical (Sequence[str], optional): Columns of tables whose numbers are categories.
+        ignore (Sequence[str], optional): Columns of tables to leave out.
+
+    Returns:
+        GraphTable: The graphs in flat arrays.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from gnpool.data import read_graphs
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "graphs.csv").write_text("graph,y\na,2\nb,1\n")
+        ...     _ = Path(folder, "nodes.csv").write_text("graph,node,mass\na,1,0.5\na,2,0.7\na,3,\nb,1,1\nb,2,3\n")
+        ...     _ = Path(folder, "edges.csv").write_text("graph,source,target\na,1,2\na,2,3\nb,1,2\n")
+        ...     table = read_graphs(folder)
+        >>> table, table.features[0].values, table.edge_index
+        (GraphTable(2 graphs, 5 nodes, 6 edges, 1 columns), array([0.5, 0.7, nan, 1. , 3. ]),
+         array([[1, 0, 2, 1, 4, 3],
+                [0, 1, 1, 2, 3, 4]]))
+    """
+    if level not in LEVELS:
+        raise ValueError(f"read_graphs: 'level' must be one of {LEVELS}, got {level!r}")
+    if not isinstance(source, (str, Path)):
+        return from_list(source, level, labelled=labelled)
+    path = Path(source)
+    if not path.exists():
+        if FUNCTION.fullmatch(str(source)):
+            return read_function(str(source), level, labelled=labelled)
+        raise DataError("there is no such file or folder", file=str(source))
+    if path.is_file() and not zipfile.is_zipfile(path):
+        kind = "it is not a file of torch.save" if path.suffix == ".pt" else "it is neither a folder, a zip nor a .pt"
+        raise DataError(f"{kind}; see 'Your own data' in the documentation for the formats", file=str(path))
+    if path.suffix in (".pt", ".pth"):
+        return read_pt(path, level, labelled=labelled)
+    files = Files(path)
+    try:
+        if has_tables(files):
+            return read_tables(
+                files, level, y=y, labelled=labelled, directed=directed, categorical=categorical, ignore=ignore
+            )
+        if tu_names(files):
+            return read_tu(files, level, labelled)
+    finally:
+        files.close()
+    raise DataError(
+        "it has neither graphs.csv and nodes.csv (or .parquet) nor the files of a TUDataset", file=str(path)
+    )

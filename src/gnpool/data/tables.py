@@ -1,0 +1,222 @@
+"""Graphs in three tables: ``graphs``, ``nodes`` and ``edges``, as CSV or Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnpool.data.csv_columns import Identifiers, Sheet, read_csv
+from gnpool.data.errors import DataError, several
+from gnpool.data.files import Files
+from gnpool.data.parquet_columns import read_parquet
+from gnpool.data.table import Column, GraphTable, Ints, check_complete, tidy_edges
+
+READERS = {".csv": read_csv, ".parquet": read_parquet}
+IDS = {"graphs": ("graph",), "nodes": ("graph", "node"), "edges": ("graph", "source", "target")}
+
+
+def has_tables(files: Files) -> bool:
+    """Whether the files are tables of graphs."""
+    return any(_file(files, table) is not None for table in IDS)
+
+
+def read_tables(
+    files: Files,
+    level: str,
+    *,
+    y: str = "y",
+    labelled: bool = True,
+    directed: bool = False,
+    categorical: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> GraphTable:
+    r"""Read the tables ``graphs``, ``nodes`` and, unless the data is sets, ``edges``.
+
+    ========  ===========================  ==================================================================
+    table     must have                    may have
+    ========  ===========================  ==================================================================
+    graphs    ``graph``, the target [1]_   numbers and categories, which become features of all its nodes
+    nodes     ``graph``, ``node`` [2]_     numbers and categories
+    edges     ``graph, source, target``    other columns are not used
+    ========  ===========================  ==================================================================
+
+    .. [1] The column called ``y``; for level ``"node"`` it stands in ``nodes``, and ``graphs`` may be missing.
+    .. [2] Not needed without edges.
+    """
+    options = (frozenset(categorical), frozenset(ignore))
+    nodes = _sheet(files, "nodes", options)
+    assert nodes is not None
+    edges = _sheet(files, "edges", options, needed=False)
+    graphs = _sheet(files, "graphs", options, needed=level == "graph" and labelled)
+    _need(nodes, ["graph"] if edges is None else ["graph", "node"])
+    if edges is not None:
+        _need(edges, ["graph", "source", "target"])
+    if graphs is not None:
+        _need(graphs, ["graph"])
+    known = {name for sheet in (graphs, nodes, edges) if sheet for name in (*sheet.columns, *sheet.ids)}
+    if unknown := sorted({*categorical} - known):
+        raise DataError(f"there is no column {several(unknown)}", file=str(files.path))
+    target_column = _target(graphs if level == "graph" else nodes, y, labelled)
+
+    names, graph_of_node = _graphs(graphs, nodes)
+    order = np.argsort(graph_of_node, kind="stable")
+    sizes = np.bincount(graph_of_node, minlength=len(names))
+    if graphs is not None and (sizes == 0).any():
+        row = int(np.flatnonzero(sizes == 0)[0])
+        raise graphs.error(f"the graph {graphs.ids['graph'][row]!r} has no nodes in {nodes.file}", row, "graph")
+    edge_index, notes = None, []
+    if edges is not None:
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        source, target = _endpoints(names, nodes, graph_of_node, edges, place)
+        edge_index = tidy_edges(source, target, len(order), directed)
+        if edges.columns:
+            notes.append(f"{edges.file}: {several(list(edges.columns))} not used")
+    features = [column.take(order) for name, column in nodes.columns.items() if not (level == "node" and name == y)]
+    own = [] if graphs is None else [c for name, c in graphs.columns.items() if not (level == "graph" and name == y)]
+    of_node = graph_of_node[order]
+    features += [Column(f"graph.{column.name}", column.values[of_node], column.categories) for column in own]
+    if target_column is not None and level == "node":
+        target_column = target_column.take(order)
+    node_names = nodes.ids.get("node")
+    return GraphTable(
+        names=_shown(names),
+        sizes=sizes,
+        edge_index=edge_index,
+        features=tuple(features),
+        y=target_column,
+        level=level,
+        node_names=None if node_names is None else _shown(node_names)[order],
+        notes=tuple(notes),
+    )
+
+
+def _file(files: Files, table: str) -> str | None:
+    found = [f"{table}{ending}" for ending in READERS if f"{table}{ending}" in files]
+    if len(found) > 1:
+        raise DataError(f"there are both {found[0]} and {found[1]}", file=str(files.path))
+    return found[0] if found else None
+
+
+def _sheet(
+    files: Files, table: str, options: tuple[frozenset[str], frozenset[str]], needed: bool = True
+) -> Sheet | None:
+    name = _file(files, table)
+    if name is None:
+        if needed:
+            raise DataError(f"there is no {table}.csv (or .parquet)", file=str(files.path))
+        return None
+    sheet = READERS[name[len(table) :]](files, name, IDS[table], *options)
+    if sheet.rows == 0 and table != "edges":
+        raise DataError("it has no rows", file=sheet.file)
+    return sheet
+
+
+def _need(sheet: Sheet, columns: Sequence[str]) -> None:
+    missing = [column for column in columns if column not in sheet.ids]
+    if missing:
+        has = several([*sheet.ids, *sheet.columns]) if sheet.ids or sheet.columns else "none"
+        raise DataError(f"the column {missing[0]!r} is missing; there are {has}", file=sheet.file, line=1)
+
+
+def _target(sheet: Sheet | None, y: str, labelled: bool) -> Column | None:
+    if sheet is None or y not in sheet.columns:
+        if not labelled:
+            return None
+        assert sheet is not None
+        has = several([*sheet.ids, *sheet.columns])
+        raise DataError(f"the column {y!r} with the target is missing; there are {has}", file=sheet.file, line=1)
+    column = sheet.columns[y]
+    if labelled:
+        check_complete(column, sheet.file, sheet.line_of)
+    return column
+
+
+def _graphs(graphs: Sheet | None, nodes: Sheet) -> tuple[Identifiers, Ints]:
+    """The names of the graphs, and the graph of each node."""
+    if graphs is None:
+        of_node = nodes.ids["graph"]
+        kept, first, inverse = np.unique(of_node.values, return_index=True, return_inverse=True)
+        rank = np.argsort(np.argsort(first))  # graphs in the order in which they come
+        return Identifiers(kept[np.argsort(first)], of_node.words), rank[inverse]
+    names, of_node_values = _common(graphs.ids["graph"], nodes.ids["graph"])
+    order = np.argsort(names.values, kind="stable")
+    ordered = names.values[order]
+    twice = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(twice):
+        row = int(order[twice + 1].min())
+        raise graphs.error(f"the graph {names[row]!r} stands here for the second time", row, "graph")
+    return names, _find(order, ordered, of_node_values.values, nodes, "graph", graphs.file)
+
+
+def _find(order: Ints, ordered: Ints, wanted: Ints, sheet: Sheet, column: str, file: str) -> Ints:
+    """Where the ``wanted`` names stand among the ``ordered`` ones, in the order before sorting."""
+    place = np.searchsorted(ordered, wanted)
+    found = place < len(ordered)
+    found &= ordered[np.minimum(place, len(ordered) - 1)] == wanted
+    if not found.all():
+        row = int(np.flatnonzero(~found)[0])
+        raise sheet.error(f"the graph {sheet.ids[column][row]!r} is not in {file}", row, column)
+    result: Ints = order[place]
+    return result
+
+
+def _endpoints(names: Identifiers, nodes: Sheet, graph_of_node: Ints, edges: Sheet, place: Ints) -> tuple[Ints, Ints]:
+    """The positions of both ends of each edge."""
+    known, wanted = _common(names, edges.ids["graph"])
+    order = np.argsort(known.values, kind="stable")
+    graph_of_edge = _find(order, known.values[order], wanted.values, edges, "graph", nodes.file)
+    node, source, target = _common(nodes.ids["node"], edges.ids["source"], edges.ids["target"])
+    columns = [ids.values for ids in (node, source, target)]
+    low = min(int(values.min()) for values in columns if len(values))
+    high = max(int(values.max()) for values in columns if len(values))
+    if (high - low + 1) * max(1, len(names.values)) >= 2**62:  # too far apart for one number per graph and node
+        every, codes = np.unique(np.concatenate(columns), return_inverse=True)
+        columns = np.split(codes, np.cumsum([len(values) for values in columns])[:-1])
+        low, high = 0, len(every) - 1
+    span = high - low + 1
+    keys = graph_of_node * span + (columns[0] - low)
+    by_key = np.argsort(keys, kind="stable")
+    ordered = keys[by_key]
+    twice = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(twice):
+        row = int(by_key[twice + 1].min())
+        graph, name = nodes.ids["graph"][row], nodes.ids["node"][row]
+        raise nodes.error(f"the node {name!r} of graph {graph!r} stands here for the second time", row, "node")
+    ends = []
+    for column, values in zip(("source", "target"), columns[1:], strict=True):
+        sought = graph_of_edge * span + (values - low)
+        at = np.minimum(np.searchsorted(ordered, sought), len(ordered) - 1)
+        if len(bad := np.flatnonzero(ordered[at] != sought)):
+            row = int(bad[0])
+            graph, name = edges.ids["graph"][row], edges.ids[column][row]
+            raise edges.error(f"graph {graph!r} has no node {name!r} in {nodes.file}", row, column)
+        ends.append(place[by_key[at]])
+    return ends[0], ends[1]
+
+
+def _common(*columns: Identifiers) -> list[Identifiers]:
+    """The same names with the same number for each in all columns."""
+    if all(column.words is None for column in columns):
+        return list(columns)
+    places: dict[str, int] = {}
+    found = []
+    for column in columns:
+        if column.words is None:
+            kept, inverse = np.unique(column.values, return_inverse=True)
+            words, codes = [str(value) for value in kept.tolist()], inverse
+        else:
+            words, codes = column.words, column.values
+        renamed = np.array([places.setdefault(word, len(places)) for word in words], dtype=np.int64)
+        found.append(renamed[codes])
+    every = list(places)
+    return [Identifiers(values, every) for values in found]
+
+
+def _shown(names: Identifiers) -> NDArray[np.generic]:
+    if names.words is None:
+        return names.values
+    words: NDArray[np.generic] = np.array(names.words, dtype=object)
+    return words[names.values]

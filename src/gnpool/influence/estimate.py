@@ -1,0 +1,117 @@
+"""Estimates of the influence for seed selection: by simulation, and by a trained model."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnpool.influence.cascades import block_keys, block_lanes
+from gnpool.influence.graph import CascadeGraph
+from gnpool.models.monstor import MONSTOR
+from gnpool.ops.cpu_threads import run_on_threads, thread_count
+
+TOLERANCE = 1e-6  # rise of the influence below which stacking ends
+
+
+class MonteCarloGains:
+    r"""Gains in a fixed sample of live-edge graphs, for :func:`gnpool.influence.lazy_greedy`.
+
+    All estimates see the same ``runs`` cascades, and what the seeds so far activate is kept, so that a candidate costs
+    only what it adds. In a fixed sample the gains are exactly submodular: lazy greedy is then greedy.
+
+    Args:
+        graph (CascadeGraph): Who activates whom.
+        runs (int, optional): Size of the sample. (default: ``1_000``)
+        seed (int, optional): Another number, another sample. (default: ``0``)
+
+    Memory: ``runs / 8`` bytes a node.
+    """
+
+    def __init__(self, graph: CascadeGraph, runs: int = 1000, seed: int = 0) -> None:
+        if runs < 1:
+            raise ValueError(f"'runs' must be at least 1, got {runs}")
+        self.graph, self.runs = graph, runs
+        self.lanes = block_lanes(runs)
+        self.keys = block_keys(seed, 0, self.lanes.size)
+        self.base = np.zeros((self.lanes.size, graph.nodes), dtype=np.uint64)
+        self._local = threading.local()
+
+    def gains(self, candidates: Sequence[int]) -> list[float]:
+        found = [0.0] * len(candidates)
+        draw = itertools.count()
+
+        def work() -> None:
+            while (place := next(draw)) < len(candidates):
+                found[place] = self._total(candidates[place], keep=False) / self.runs
+
+        self._lists()
+        run_on_threads(work, min(thread_count(), len(candidates)) or 1)
+        return found
+
+    def add(self, node: int) -> None:
+        self._total(node, keep=True)
+
+    def _lists(self) -> tuple[object, ...]:
+        return (self.graph.out_ptr, *self.graph.out_lists)
+
+    def _total(self, node: int, keep: bool) -> int:
+        from gnpool.influence.cascade_kernels import gain_kernel
+
+        nodes = self.graph.nodes
+        if not hasattr(self._local, "scratch"):
+            words = [np.zeros(nodes, dtype=np.uint64) for _ in range(2)]
+            queues = [np.empty(nodes, dtype=np.int64) for _ in range(2)]
+            self._local.scratch = (*words, *queues)
+        return int(gain_kernel(self.keys, self.lanes, self.base, node, *self._lists(), *self._local.scratch, keep))
+
+
+class ModelGains:
+    """Gains by a MONSTOR model, many candidates in one pass, for :func:`gnpool.influence.lazy_greedy`.
+
+    Args:
+        model (MONSTOR): The base model.
+        graph (CascadeGraph): The graph, which the model need not have seen.
+        stacked (int): How often the model is applied.
+        device (torch.device or str, optional): Where. (default: ``"cpu"``)
+    """
+
+    def __init__(self, model: MONSTOR, graph: CascadeGraph, stacked: int, device: torch.device | str = "cpu") -> None:
+        self.model, self.stacked = model.to(device).eval(), stacked
+        self.edge_index, self.edge_weight = graph.edge_index(device), graph.edge_weight(device)
+        self.seeds = torch.zeros(graph.nodes, device=device)
+        self.now = 0.0
+
+    def gains(self, candidates: Sequence[int]) -> list[float]:
+        sets = self.seeds[:, None].repeat(1, len(candidates))
+        sets[torch.tensor(list(candidates), device=sets.device), torch.arange(len(candidates), device=sets.device)] = 1
+        return [value - self.now for value in self._influence(sets).tolist()]
+
+    def add(self, node: int) -> None:
+        self.seeds[node] = 1.0
+        self.now = float(self._influence(self.seeds[:, None])[0])
+
+    @torch.no_grad()
+    def _influence(self, seeds: Tensor) -> Tensor:
+        found = self.model.stacked(seeds, self.edge_index, self.edge_weight, self.stacked, TOLERANCE)
+        return found.double().sum(0)
+
+
+def model_influence(
+    model: MONSTOR,
+    graph: CascadeGraph,
+    seed_sets: Sequence[Sequence[int]],
+    stacked: int,
+    device: torch.device | str = "cpu",
+) -> list[float]:
+    """The influence of seed sets as a model estimates it."""
+    gains = ModelGains(model, graph, stacked, device)
+    sets = torch.zeros(graph.nodes, len(seed_sets), device=device)
+    for number, nodes in enumerate(seed_sets):
+        sets[torch.tensor(list(nodes), dtype=torch.long, device=device), number] = 1.0
+    found: list[float] = gains._influence(sets).tolist()
+    return found

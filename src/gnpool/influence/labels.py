@@ -1,0 +1,232 @@
+"""Cascades as training data: seed sets, and how likely each node is to be active by each step."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnpool.influence.cascades import simulate
+from gnpool.influence.graph import CascadeGraph
+
+KINDS = ("uniform", "degree")
+SHARE = 0.02  # of the nodes: the largest seed set
+PUBLISHED_SETS, PUBLISHED_RUNS = 2000, 10_000  # sets of each kind, simulations of each set
+STEPS = 50  # after which no pair begins
+GROWTH = 0.001  # of the influence, below which the rest of a cascade holds no pairs
+CHUNK = 25  # sets of a file
+MOST_RUNS = 2**15 - 1  # counts are kept in 16 bits
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Simulated cascades of many seed sets on one graph.
+
+    Row r of ``table`` says in how many of ``runs`` cascades each node was active by some step; row 0 is all zeros.
+
+    Args:
+        runs (int): Cascades of each set.
+        table (Tensor): Counts, int16 (R, N).
+        first (Tensor): The row of step 0 of each set, int64 (S).
+        pairs (Tensor): Steps of each set from which the next step is predicted, int64 (S): 0, 1, ..., pairs - 1.
+        last (Tensor): The row of the end of each set, int64 (S).
+        kinds (list): How the seeds of each set were drawn.
+    """
+
+    runs: int
+    table: Tensor
+    first: Tensor
+    pairs: Tensor
+    last: Tensor
+    kinds: list[str]
+
+    def history(self, sets: Sequence[int]) -> Tensor:
+        """For every pair of these sets the rows of steps i - 3, ..., i + 1, int64 (P, 5)."""
+        found = []
+        for number in sets:
+            steps = torch.arange(int(self.pairs[number]))[:, None] + torch.arange(-3, 2)
+            found.append(torch.where(steps >= 0, steps + self.first[number], 0))
+        return torch.cat(found) if found else torch.empty((0, 5), dtype=torch.long)
+
+    def influence(self) -> Tensor:
+        """Of each set, float64 (S)."""
+        return self.table[self.last].double().sum(1) / self.runs
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+
+def draw_seeds(graph: CascadeGraph, kind: str, rng: np.random.Generator) -> NDArray[np.int64]:
+    r"""A seed set of random size, at most 2 % of the nodes.
+
+    Its size is :math:`\lfloor U (0.02 n - 1) + 1 \rfloor` with U uniform in [0, 1). ``"uniform"`` draws nodes with
+    equal chances, ``"degree"`` with chances proportional to the number of edges out of them.
+    """
+    size = max(1, int(rng.random() * (SHARE * graph.nodes - 1) + 1))
+    if kind == "uniform":
+        return rng.choice(graph.nodes, min(size, graph.nodes), replace=False)
+    if kind != "degree":
+        raise ValueError(f"'kind' must be one of {', '.join(KINDS)}, got {kind!r}")
+    ends = rng.permutation(graph.source)  # each node as often as edges leave it; the first of each counts
+    nodes, first = np.unique(ends, return_index=True)
+    return nodes[np.argsort(first)][:size]
+
+
+def make_labels(
+    graph: CascadeGraph,
+    *,
+    sets: int = PUBLISHED_SETS,
+    runs: int = PUBLISHED_RUNS,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    folder: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    check: Callable[[], None] | None = None,
+) -> Labels:
+    r"""Simulates ``sets`` uniform seed sets and as many in proportion to the degree.
+
+    With a folder, every 25 sets are a file there, compressed; what is there already is not simulated again. The
+    defaults are those of the paper; fewer sets or runs are a reduced setting, and whoever shows results should say so.
+    Set number i of a kind is the same whatever ``sets`` is.
+
+    Args:
+        graph (CascadeGraph): Who activates whom.
+        sets (int, optional): Seed sets of each kind. (default: ``2000``)
+        runs (int, optional): Simulations of each set, at most 32,767. (default: ``10_000``)
+        seed (int, optional): Another number, other sets and cascades. (default: ``0``)
+        device (torch.device or str, optional): Where to simulate. (default: ``"cpu"``)
+        folder (str or Path, optional): Where to keep them.
+        progress (callable, optional): Called with the number of sets done, and of all.
+        check (callable, optional): Called before each file's sets; may raise to stop.
+    """
+    if sets < 1:
+        raise ValueError(f"'sets' must be at least 1, got {sets}")
+    if not 1 <= runs <= MOST_RUNS:
+        raise ValueError(f"'runs' must lie in [1, {MOST_RUNS}], got {runs}")
+    place = None if folder is None else Path(folder) / _digest(graph, runs, seed)
+    if place is not None:
+        place.mkdir(parents=True, exist_ok=True)
+        about = {"nodes": graph.nodes, "edges": graph.edges, "runs": runs, "seed": seed}
+        write_atomically(place / "about.json", json.dumps(about).encode())
+    pieces: list[tuple[str, dict[str, NDArray[Any]]]] = []
+    for k, kind in enumerate(KINDS):
+        for begin in range(0, sets, CHUNK):
+            if check is not None:
+                check()
+            file = None if place is None else place / f"{kind}-{begin:05d}.npz"
+            content = None if file is None else _load(file)
+            if content is None:
+                # Whole chunks, so that a longer list begins with a shorter one; the last may be cut off afterwards.
+                stop = sets if file is None else begin + CHUNK
+                content = _simulate_chunk(graph, kind, k, begin, min(begin + CHUNK, stop), runs, seed, device)
+                if file is not None:
+                    _save(file, content)
+            pieces.append((kind, _cut(content, min(CHUNK, sets - begin))))
+            if progress is not None:
+                progress(k * sets + min(sets, begin + CHUNK), len(KINDS) * sets)
+    return _join(pieces, runs, graph.nodes)
+
+
+def _simulate_chunk(
+    graph: CascadeGraph, kind: str, k: int, begin: int, end: int, runs: int, seed: int, device: torch.device | str
+) -> dict[str, NDArray[Any]]:
+    seeds = [draw_seeds(graph, kind, np.random.default_rng([seed, k, number])) for number in range(begin, end)]
+    found = simulate(graph, seeds, runs, seed=_seed_of(seed, k, begin), record=True, device=device)
+    assert found.steps is not None
+    rows, pairs = [], []
+    for counts in found.steps:
+        growth = np.diff(counts.sum(1, dtype=torch.int64).numpy()) / runs
+        small = np.flatnonzero(growth < GROWTH)
+        pairs.append(min(STEPS, int(small[0]) if small.size else growth.size))
+        keep = counts[: pairs[-1] + 1]
+        rows.append(torch.cat([keep, counts[-1:]]).short().cpu().numpy())  # the last row is the end
+    return {"counts": np.concatenate(rows), "pairs": np.array(pairs, dtype=np.int64)}
+
+
+def _seed_of(seed: int, kind: int, begin: int) -> int:
+    """Seeds of simulations that have nothing in common."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {kind} {begin}".encode()).digest()[:8], "little")
+
+
+def _cut(content: dict[str, NDArray[Any]], sets: int) -> dict[str, NDArray[Any]]:
+    pairs = content["pairs"][:sets]
+    return {"counts": content["counts"][: int((pairs + 2).sum())], "pairs": pairs}
+
+
+def _join(pieces: Sequence[tuple[str, dict[str, NDArray[Any]]]], runs: int, nodes: int) -> Labels:
+    tables = [np.zeros((1, nodes), dtype=np.int16), *(content["counts"] for _, content in pieces)]
+    pairs = np.concatenate([content["pairs"] for _, content in pieces])
+    last = np.cumsum(pairs + 2)  # row 0 of the table stands before the first
+    kinds = [kind for kind, content in pieces for _ in content["pairs"]]
+    first = last - pairs - 1
+    return Labels(
+        runs,
+        torch.from_numpy(np.concatenate(tables)),
+        torch.from_numpy(first),
+        torch.from_numpy(pairs),
+        torch.from_numpy(last),
+        kinds,
+    )
+
+
+def _digest(graph: CascadeGraph, runs: int, seed: int) -> str:
+    parts = (graph.source, graph.target, graph.probability)
+    digest = hashlib.sha256(f"1 {graph.nodes} {runs} {seed}".encode())
+    for part in parts:
+        digest.update(part.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _save(file: Path, content: dict[str, NDArray[Any]]) -> None:
+    """Differences between steps, mostly zeros, compressed; the file is there wholly or not at all."""
+    counts, pairs = content["counts"], content["pairs"]
+    with tempfile.NamedTemporaryFile(dir=file.parent, suffix=".part", delete=False) as part:
+        try:
+            np.savez_compressed(part, counts=_differences(counts, pairs), pairs=pairs)
+            part.flush()
+            os.fsync(part.fileno())
+        except BaseException:
+            Path(part.name).unlink()
+            raise
+    Path(part.name).replace(file)
+
+
+def _load(file: Path) -> dict[str, NDArray[Any]] | None:
+    """The content of a file; None if it is not there, or damaged: then it is simulated again."""
+    try:
+        with np.load(file, allow_pickle=False) as content:
+            pairs, counts = content["pairs"], content["counts"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    out = np.empty_like(counts)
+    begin = 0
+    for rows in (pairs + 2).tolist():
+        np.cumsum(counts[begin : begin + rows], axis=0, out=out[begin : begin + rows])
+        begin += rows
+    return {"counts": out, "pairs": pairs}
+
+
+def _differences(counts: NDArray[np.int16], pairs: NDArray[np.int64]) -> NDArray[np.int16]:
+    out = counts.copy()
+    out[1:] -= counts[:-1]
+    begins = np.cumsum(pairs + 2) - (pairs + 2)
+    out[begins] = counts[begins]
+    return out
+
+
+def write_atomically(file: Path, data: bytes) -> None:
+    """Write a file wholly or not at all."""
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    part.write_bytes(data)
+    part.replace(file)

@@ -1,0 +1,76 @@
+"""A trained MONSTOR as one safetensors file: weights, architecture and how often it is applied."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+from gnpool.influence.labels import write_atomically
+from gnpool.models.monstor import MONSTOR
+
+FIELD, KIND = "gnpool", "monstor"
+
+
+@dataclass(frozen=True, eq=False)
+class SavedMonstor:
+    """What a file holds.
+
+    Args:
+        model (MONSTOR): The base model.
+        stacked (int): How often it is applied.
+        about (dict): What was noted about its training.
+    """
+
+    model: MONSTOR
+    stacked: int
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+def save_monstor(path: str | Path, model: MONSTOR, stacked: int, about: Mapping[str, Any] | None = None) -> Path:
+    """Write a model to a file, wholly or not at all; the folder must exist."""
+    spec = {
+        "kind": KIND,
+        "aggr": model.aggr,
+        "hidden": model.hidden,
+        "layers": len(model.layers),
+        "aggr_options": model.aggr_options,
+        "stacked": stacked,
+        "about": dict(about or {}),
+    }
+    weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    write_atomically(Path(path), safetensors.torch.save(weights, {FIELD: json.dumps(spec)}))
+    return Path(path)
+
+
+def load_monstor(path: str | Path) -> SavedMonstor:
+    """The model of a file that :func:`save_monstor` wrote; runs no code that the file brings.
+
+    Raises:
+        ValueError: naming the file, if it holds something else.
+    """
+    data = Path(path).read_bytes()
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            spec = json.loads((file.metadata() or {})[FIELD])
+        if spec["kind"] != KIND:
+            raise KeyError(KIND)
+        weights = safetensors.torch.load(data)
+        if spec["layers"] > len(weights):
+            raise ValueError("layers without weights")
+        with torch.device("meta"):  # laid out without memory, so that a lie about sizes costs nothing
+            model = MONSTOR(
+                spec["aggr"], hidden=spec["hidden"], layers=spec["layers"], aggr_options=spec["aggr_options"] or None
+            )
+        model.load_state_dict(weights, assign=True)
+        for parameter in model.parameters():
+            parameter.requires_grad_()
+        return SavedMonstor(model.eval(), int(spec["stacked"]), spec["about"])
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{path}: this is not a model that 'gnpool influence train' has written") from error

@@ -1,0 +1,387 @@
+"""Training of MONSTOR: its loss, schedule and selection, on a CPU or as CUDA graphs."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnpool.influence.graph import CascadeGraph
+from gnpool.influence.labels import Labels
+from gnpool.models.monstor import MONSTOR, advance, start
+from gnpool.nn import param_groups
+from gnpool.training.cuda_graph import own_stream, record
+from gnpool.training.stack import seeded
+
+PUBLISHED_EPOCHS = 100
+BATCH = 20
+TOTAL = 0.3  # weight of the error of the influence beside that of the nodes
+LR_P, LR_Q = 3e-2, 3e-3  # RMSprop, for the exponents of GNP; everything else is Adam's
+MOST_STACKED = 10  # where the number of stacked models is searched
+STARTS = 100  # initialisations to try before giving up
+SAVE_SECONDS = 20.0
+EVALUATED = 64  # seed sets of one validation batch
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Data of one graph: the sets that are trained on, and those that select.
+
+    Args:
+        name (str): For people.
+        group (str): One model is selected for each group of parts.
+        graph (CascadeGraph): The graph.
+        labels (Labels): Its cascades.
+        training, validation (tuple): Numbers of seed sets.
+    """
+
+    name: str
+    group: str
+    graph: CascadeGraph
+    labels: Labels
+    training: tuple[int, ...]
+    validation: tuple[int, ...]
+
+    @classmethod
+    def split(cls, name: str, group: str, graph: CascadeGraph, labels: Labels, share: float = 0.8) -> Part:
+        """The first 80 % of the sets of each kind for training, the others for selection."""
+        training: list[int] = []
+        validation: list[int] = []
+        for kind in dict.fromkeys(labels.kinds):
+            sets = [i for i, name in enumerate(labels.kinds) if name == kind]
+            cut = min(len(sets) - 1, max(1, round(share * len(sets)))) if len(sets) > 1 else 1
+            training += sets[:cut]
+            validation += sets[cut:] or sets
+        return cls(name, group, graph, labels, tuple(training), tuple(validation))
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The model of one group, at its best epoch.
+
+    Args:
+        model (MONSTOR): The base model, on the CPU.
+        stacked (int): How often it is applied.
+        epoch (int): The epoch that was best.
+        error (float): Root of the mean squared error of the influence on the validation sets.
+        relative (float): The same as a share of the root of the mean squared influence.
+        curve (list): That share for each epoch.
+        start (int): How many initialisations were dead, and drawn again.
+    """
+
+    model: MONSTOR
+    stacked: int
+    epoch: int
+    error: float
+    relative: float
+    curve: list[float] = field(default_factory=list)
+    start: int = 0
+
+
+def rate(epoch: float) -> float:
+    """Adam's learning rate at an epoch: it rises to 1e-3 in ten epochs and then falls like 1 / epoch."""
+    return 1e-4 * epoch if epoch <= 10 else 1e-2 / epoch
+
+
+def step_loss(prediction: Tensor, target: Tensor) -> Tensor:
+    r"""The loss of B states, (N, B) each, as one number.
+
+    .. math::
+        \sum_b \Big( \tfrac{1}{N} \sum_v |\pi_{vb} - \hat\pi_{vb}| +
+        0.3 \, \frac{|\sum_v \pi_{vb} - \sum_v \hat\pi_{vb}|}{\sum_v \pi_{vb}} \Big)
+    """
+    total = target.sum(0)
+    nodes = (prediction - target).abs().mean(0)
+    return (nodes + TOTAL * (prediction.sum(0) - total).abs() / total).sum()
+
+
+def fit_monstor(
+    parts: Sequence[Part],
+    aggr: str = "gnp",
+    *,
+    seed: int = 0,
+    epochs: int = PUBLISHED_EPOCHS,
+    batch_size: int = BATCH,
+    stacked: Mapping[str, int] | None = None,
+    aggr_options: Mapping[str, Any] | None = None,
+    device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
+    check: Callable[[], None] | None = None,
+) -> dict[str, Trained]:
+    r"""Trains one MONSTOR on all parts together, and keeps its best epoch for each group.
+
+    A batch is 20 states of one graph; incomplete batches are left out, and those of all parts are shuffled together.
+    Adam with :func:`rate`; where the epochs are fewer than 100 the schedule is compressed. p and q of GNP have
+    RMSprop with rates of their own. An initialisation whose output is 0 on all of a graph has no gradient there, since
+    the last layer ends in a ReLU, and is drawn again. The epoch with the smallest squared error of the influence, over
+    the validation sets of a group, is that group's.
+
+    Args:
+        parts (Sequence[Part]): Graphs with their cascades.
+        aggr (str, optional): The aggregation of :class:`gnpool.models.MONSTOR`. (default: ``"gnp"``)
+        seed (int, optional): Of the initialisation and the order of batches. (default: ``0``)
+        epochs (int, optional): (default: ``100``)
+        batch_size (int, optional): (default: ``20``)
+        stacked (Mapping, optional): How often the model of each group is applied. (default: by validation, 1 to 10)
+        aggr_options (Mapping, optional): Options of GNP.
+        device (torch.device or str, optional): Where to train. (default: ``"cpu"``)
+        checkpoint (str or Path, optional): A file that lets an interrupted training go on.
+        progress (callable, optional): Called after each epoch with its number, the number of epochs and the relative
+            validation error, worst group.
+        check (callable, optional): Called now and then; may raise to stop.
+
+    Returns:
+        dict: :class:`Trained` by group.
+    """
+    if not parts:
+        raise ValueError("'parts' must not be empty")
+    if epochs < 1 or batch_size < 1:
+        raise ValueError(f"'epochs' and 'batch_size' must be at least 1, got {epochs} and {batch_size}")
+    place = torch.device(device)
+    with own_stream(place):
+        run = _Run(parts, aggr, seed, epochs, batch_size, stacked, aggr_options, place)
+        file = None if checkpoint is None else Path(checkpoint)
+        if file is not None and file.exists():
+            run.load(file)
+        saved = time.monotonic()
+        while run.epoch < epochs:
+            run.train_epoch(check)
+            worst = run.validate()
+            if progress is not None:
+                progress(run.epoch, epochs, worst)
+            if file is not None and time.monotonic() - saved > SAVE_SECONDS and run.epoch < epochs:
+                run.save(file)
+                saved = time.monotonic()
+        return run.result()
+
+
+class _Program:
+    """One part on the device: a training step, and its validation."""
+
+    def __init__(self, part: Part, batch_size: int, device: torch.device) -> None:
+        labels = part.labels
+        self.group, self.runs = part.group, labels.runs
+        self.table = labels.table.to(device)
+        self.history = labels.history(part.training).to(device)
+        chosen = torch.tensor(part.validation)
+        self.starts, self.ends = labels.first[chosen].to(device), labels.last[chosen].to(device)
+        self.edge_index, self.edge_weight = part.graph.edge_index(device), part.graph.edge_weight(device)
+        self.index = torch.zeros(batch_size, dtype=torch.long, device=device)
+
+    def rows(self, numbers: Tensor) -> Tensor:
+        """Rows of the table as probabilities, nodes first: (...,) -> (N, ...)."""
+        found = self.table.index_select(0, numbers.flatten()).float() / self.runs
+        return found.t().reshape(-1, *numbers.shape)
+
+    def loss(self, model: MONSTOR) -> Tensor:
+        known = self.rows(self.history.index_select(0, self.index))  # (N, B, 5)
+        x = torch.cat([known[..., 1:4] - known[..., 0:3], known[..., 3:4]], dim=-1)
+        return step_loss(model(x, self.edge_index, self.edge_weight), known[..., 4])
+
+    @torch.no_grad()
+    def errors(self, model: MONSTOR, stacked: int) -> tuple[Tensor, Tensor]:
+        """Sum over the validation sets of the squared error after 1, 2, ... models; and of the squared influence."""
+        errors = torch.zeros(stacked, dtype=torch.float64, device=self.index.device)
+        norm = torch.zeros((), dtype=torch.float64, device=self.index.device)
+        for first in range(0, self.starts.numel(), EVALUATED):
+            influence = self.rows(self.ends[first : first + EVALUATED]).double().sum(0)
+            norm += influence.square().sum()
+            x = start(self.rows(self.starts[first : first + EVALUATED]))
+            for k in range(stacked):
+                x = advance(x, model(x, self.edge_index, self.edge_weight))
+                errors[k] += (x[..., 3].double().sum(0) - influence).square().sum()
+        return errors, norm
+
+
+class _Run:
+    """A training: its state, and what it does in an epoch."""
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        aggr: str,
+        seed: int,
+        epochs: int,
+        batch_size: int,
+        stacked: Mapping[str, int] | None,
+        aggr_options: Mapping[str, Any] | None,
+        device: torch.device,
+    ) -> None:
+        self.parts, self.seed, self.epochs, self.batch_size, self.device = parts, seed, epochs, batch_size, device
+        self.groups = list(dict.fromkeys(part.group for part in parts))
+        self.stacked = stacked
+        if stacked is not None and (missing := [group for group in self.groups if group not in stacked]):
+            raise ValueError(f"'stacked' has no number for the group {missing[0]!r}")
+        self.make = lambda: MONSTOR(aggr, aggr_options=aggr_options)
+        self.programs = [_Program(part, batch_size, device) for part in parts]
+        if all(len(program.history) < batch_size for program in self.programs):
+            most = max(len(program.history) for program in self.programs)
+            raise ValueError(
+                f"no graph has a whole batch of {batch_size} steps to learn from, but {most}; use more sets"
+            )
+        self.model, self.start = self._living_model()
+        self.adam, self.others = self._optimizers()
+        self.steps = self._steps()
+        self.epoch = 0
+        self.best: dict[str, dict[str, Any]] = {}
+        self.curve: dict[str, list[float]] = {group: [] for group in self.groups}
+
+    def _living_model(self) -> tuple[MONSTOR, int]:
+        """The first initialisation, counted from the seed, that has a gradient on every part, or on most of them."""
+        best: tuple[int, int] = (0, 0)
+        for attempt in range(STARTS):
+            model = self._start(attempt)
+            alive = sum(self._is_alive(model, program) for program in self.programs)
+            best = max(best, (alive, -attempt))
+            if alive == sum(len(program.history) > 0 for program in self.programs):
+                break
+        if best[0] == 0:
+            raise ValueError(f"none of {STARTS} initialisations has a gradient: the cascades hardly spread")
+        return self._start(-best[1]), -best[1]
+
+    def _start(self, attempt: int) -> MONSTOR:
+        model = seeded(self.make, self.seed + 100_003 * attempt).to(self.device)
+        assert isinstance(model, MONSTOR)
+        return model
+
+    def _is_alive(self, model: MONSTOR, program: _Program) -> bool:
+        if not len(program.history):
+            return False
+        program.index.copy_(torch.arange(self.batch_size, device=self.device) % len(program.history))
+        (gradient,) = torch.autograd.grad(program.loss(model), model.get_parameter("layers.0.fc_neigh.weight"))
+        return bool(gradient.any())
+
+    def _optimizers(self) -> tuple[torch.optim.Optimizer, torch.optim.Optimizer | None]:
+        graphs = self.device.type == "cuda"
+        groups = {group["name"]: group["params"] for group in param_groups(self.model, 0.0)}
+        first = torch.tensor(rate(1), device=self.device) if graphs else rate(1)
+        adam = torch.optim.Adam(groups.pop("rest"), lr=first, capturable=graphs)
+        rates = {"p": LR_P, "q": LR_Q}
+        scalars = [{"params": parameters, "lr": rates[name]} for name, parameters in groups.items()]
+        return adam, torch.optim.RMSprop(scalars, lr=LR_P, capturable=graphs) if scalars else None
+
+    def _steps(self) -> Sequence[Callable[[], None]]:
+        """A training step of each part; on a GPU one CUDA graph each."""
+        calls = [functools.partial(self._step, program) for program in self.programs]
+        if self.device.type != "cuda":
+            return calls
+        initial = {name: value.clone() for name, value in self.model.state_dict().items()}
+        recorded = [record(call, self.device) for call in calls]
+        self.model.load_state_dict(initial)  # what warming up has changed
+        for optimizer in filter(None, (self.adam, self.others)):
+            for state in optimizer.state.values():
+                for value in state.values():
+                    value.zero_()
+        return recorded
+
+    def _step(self, program: _Program) -> None:
+        for optimizer in filter(None, (self.adam, self.others)):
+            optimizer.zero_grad(set_to_none=True)
+        program.loss(self.model).backward()
+        self.adam.step()
+        if self.others is not None:
+            self.others.step()
+
+    def train_epoch(self, check: Callable[[], None] | None) -> None:
+        """All batches once."""
+        self.epoch += 1
+        value = rate(self.epoch * PUBLISHED_EPOCHS / self.epochs)
+        for group in self.adam.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(value)
+            else:
+                group["lr"] = value
+        for number, batch in self._batches():
+            if check is not None:
+                check()
+            self.programs[number].index.copy_(batch, non_blocking=True)
+            self.steps[number]()
+
+    def _batches(self) -> Iterator[tuple[int, Tensor]]:
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        found: list[tuple[int, Tensor]] = []
+        for number, program in enumerate(self.programs):
+            order = torch.randperm(len(program.history), generator=generator)
+            whole = order[: len(order) // self.batch_size * self.batch_size].to(self.device)
+            found += [(number, batch) for batch in whole.view(-1, self.batch_size)]
+        for place in torch.randperm(len(found), generator=generator).tolist():
+            yield found[place]
+
+    def validate(self) -> float:
+        """Look whether this epoch is the best of any group; the relative error of the worst group."""
+        errors: dict[str, Tensor] = {}
+        norms: dict[str, Tensor] = {}
+        counts: dict[str, int] = {}
+        for program in self.programs:
+            group = program.group
+            most = MOST_STACKED if self.stacked is None else self.stacked[group]
+            error, norm = program.errors(self.model, most)
+            errors[group] = errors.get(group, 0.0) + error
+            norms[group] = norms.get(group, 0.0) + norm
+            counts[group] = counts.get(group, 0) + program.starts.numel()
+        worst = 0.0
+        for group in self.groups:
+            values = errors[group].cpu()
+            k = int(values.nan_to_num(nan=math.inf).argmin()) if self.stacked is None else values.numel() - 1
+            value, relative = float(values[k]), math.sqrt(float(values[k]) / max(float(norms[group]), 1e-30))
+            self.curve[group].append(relative)
+            worst = max(worst, relative)
+            if group not in self.best or value < self.best[group]["value"]:
+                self.best[group] = {
+                    "value": value,
+                    "stacked": k + 1,
+                    "epoch": self.epoch,
+                    "error": math.sqrt(value / counts[group]),
+                    "relative": relative,
+                    "weights": {name: t.detach().cpu().clone() for name, t in self.model.state_dict().items()},
+                }
+        return worst
+
+    def result(self) -> dict[str, Trained]:
+        found = {}
+        for group, best in self.best.items():
+            model = self.make()
+            model.load_state_dict(best["weights"])
+            found[group] = Trained(
+                model.eval(),
+                best["stacked"],
+                best["epoch"],
+                best["error"],
+                best["relative"],
+                self.curve[group],
+                self.start,
+            )
+        return found
+
+    def save(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(file.name + ".part")
+        optimizers = [optimizer.state_dict() for optimizer in (self.adam, self.others) if optimizer is not None]
+        content = {"model": self.model.state_dict(), "optimizers": optimizers, "start": self.start}
+        torch.save({**content, "epoch": self.epoch, "best": self.best, "curve": self.curve}, part)
+        part.replace(file)
+
+    def load(self, file: Path) -> None:
+        content = torch.load(file, map_location=self.device, weights_only=True)
+        self.model.load_state_dict(content["model"])
+        for optimizer, state in zip(filter(None, (self.adam, self.others)), content["optimizers"], strict=True):
+            self._restore(optimizer, state)
+        self.epoch, self.best, self.curve, self.start = (content[n] for n in ("epoch", "best", "curve", "start"))
+
+    def _restore(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+        """Into the tensors that are there: a CUDA graph knows no others."""
+        if not optimizer.state:
+            optimizer.load_state_dict(state)
+            return
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        for number, values in state["state"].items():
+            for name, value in values.items():
+                optimizer.state[parameters[number]][name].copy_(value)
