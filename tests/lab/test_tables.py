@@ -30,6 +30,9 @@ def test_every_published_cell_is_there(name: str) -> None:
 
 def test_demo_shows_the_published_numbers_of_its_tasks() -> None:
     for cell in TABLES["demo"].cells:
+        if cell.row == "GNP*":  # ours alone
+            assert cell.published is None
+            continue
         assert cell.published is not None
         table, row, column = cell.published
         assert table == f"exp_graph_{cell.column}"

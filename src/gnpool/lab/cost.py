@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnpool.lab.presets import Preset
+from gnpool.lab.real_graphs import SQUARES
 from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.tables import Table
 from gnpool.store import Store
@@ -41,11 +42,15 @@ CPU_STEP = {
 GPU_BASE, GPU_SHARE = 0.4, 0.013
 GPU_OVERLAP = 2  # how much faster trainings side by side are there, before the times of stored ones tell
 VALIDATION = 1.1  # beside the steps
+CRYSTAL_SECONDS = {"smoke": 1.0}  # to crystallise one model; 30 elsewhere
+DEGREES = {"tree": 2, "ladder": 3, "regular4": 4}  # of structures that stay sparse as they grow
 CPU_EXAM, GPU_EXAM = 4e-8, 2e-9  # seconds for a graph and model, times the square of the number of nodes
 
 
 def training_seconds(recipe: Recipe, preset: Preset, search: str, kind: str) -> float:
     """Seconds to train a recipe on one core (``kind`` is ``"cpu"``) or on a GPU that has nothing else to do."""
+    if recipe.crystallised:  # always on the CPU
+        return CRYSTAL_SECONDS.get(preset.name, 30.0) * preset.seeds
     task, variants = recipe.spec, len(recipe.variants)
     settings = len(preset.settings(recipe.space))
     steps = preset.epochs_of(task) * math.ceil(
@@ -63,7 +68,9 @@ def training_seconds(recipe: Recipe, preset: Preset, search: str, kind: str) -> 
 def exam_seconds(recipe: Recipe, exam: Exam, preset: Preset, kind: str) -> float:
     """Seconds to test the chosen models of a recipe, by loss and by metric."""
     low, high = exam.sizes or recipe.spec.sizes["test"]
-    per_graph = (CPU_EXAM if kind == "cpu" else GPU_EXAM) * ((low + high) / 2) ** 2
+    nodes, degree = (low + high) / 2, exam.mean_degree or DEGREES.get(exam.structure or "")
+    square = nodes * (2 * degree if degree else nodes) if exam.real is None else SQUARES[exam.real]
+    per_graph = (CPU_EXAM if kind == "cpu" else GPU_EXAM) * square
     return 2 * preset.seeds * exam.size(preset, recipe.spec) * per_graph
 
 
@@ -122,7 +129,11 @@ def estimates(
     jobs: int = 1,
 ) -> dict[str, Estimate]:
     """What each table costs here by itself, with ``jobs`` trainings side by side."""
-    trained = {} if store is None else {_name(record.key): record.meta for record in store.records("training")}
+    trained = (
+        {}
+        if store is None
+        else {_name(record.key): record.meta for table in ("training", "crystal") for record in store.records(table)}
+    )
     held = set() if store is None else {_name(key) for key in store.keys("score")}
     return {table.id: _estimate(table, preset, kind, search, jobs, trained, held) for table in tables}
 
@@ -135,20 +146,21 @@ def _estimate(
     for recipe in table.recipes:
         name, seconds = _name(recipe.key(preset, search)), training_seconds(recipe, preset, search, kind)
         cost[name] = seconds
-        if name in trained and trained[name]["device"].startswith(kind):
+        if name in trained and not recipe.crystallised and trained[name]["device"].startswith(kind):
             took += trained[name]["seconds"]
             expected += seconds
     cells = [
         (_name(c.exam.key(c.recipe.key(preset, search), preset, c.recipe.spec)), c.recipe, c.exam) for c in table.cells
     ]
     exams = {name: exam_seconds(recipe, exam, preset, kind) for name, recipe, exam in cells}
-    done = [name for name in cost if name in trained]
+    trainings = [recipe for recipe in table.recipes if not recipe.crystallised]
+    done = [recipe for recipe in trainings if _name(recipe.key(preset, search)) in trained]
     cost |= exams
     side = min(jobs if kind == "cpu" or expected else GPU_OVERLAP, len(table.recipes))
     factor = (took / expected if expected else 1.0) / (60 * max(1, side))
     return Estimate(
-        trainings=len(table.recipes),
-        runs=sum(_runs(recipe, preset, search) for recipe in table.recipes),
+        trainings=len(trainings),
+        runs=sum(_runs(recipe, preset, search) for recipe in trainings),
         exams=len(exams),
         done=len(done),
         minutes=factor * sum(cost.values()),

@@ -7,10 +7,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnpool.lab.presets import get_preset
-from gnpool.lab.results import SCHEMA, table_results
+from gnpool.lab.catalog import StatisticsTable, fetch_data, find_table, recipe_results
+from gnpool.lab.classify import Amount, ClassificationTable, get_amount
+from gnpool.lab.classify_results import classification_results
+from gnpool.lab.classify_runner import ClassificationRunner
+from gnpool.lab.influence import InfluenceTable, influence_amount
+from gnpool.lab.influence_results import influence_results
+from gnpool.lab.influence_runner import InfluenceRunner
+from gnpool.lab.presets import Preset, get_preset
+from gnpool.lab.results import SCHEMA
 from gnpool.lab.runner import Event, Runner, choose_device
-from gnpool.lab.tables import get_table
+from gnpool.lab.tables import Table
 from gnpool.store import Damage, Store
 
 
@@ -23,6 +30,10 @@ def reproduce(
     search: str = "all",
     jobs: int | None = None,
     processes: bool = False,
+    seeds: int | None = None,
+    folds: int | None = None,
+    datasets: Sequence[str] | None = None,
+    train: bool = True,
     on_event: Callable[[Event], None] | None = None,
     on_damage: Callable[[Damage], None] | None = None,
 ) -> dict[str, Any]:
@@ -32,7 +43,7 @@ def reproduce(
     finds the models that another one has trained.
 
     Args:
-        tables (Sequence[str]): Names of tables and figures, keys of :obj:`gnpool.lab.TABLES`.
+        tables (Sequence[str]): Names of tables and figures, those that ``gnpool tables`` lists.
         out (str or Path): Folder of the raw scores and weights, and of ``results.json``.
         preset (str, optional): ``"smoke"``, ``"quick"`` or ``"paper"``. (default: ``"quick"``)
         device (str, optional): ``"auto"``, ``"cpu"`` or ``"cuda"``. (default: ``"auto"``)
@@ -41,6 +52,11 @@ def reproduce(
         jobs (int, optional): Trainings side by side; no result depends on it.
         processes (bool, optional): Whether jobs on a CPU are processes. They are faster than threads, and cannot be
             used with tasks of your own. (default: ``False``)
+        seeds (int, optional): Of cross-validations and of im_monstor, how many. (default: those of the preset)
+        folds (int, optional): Of cross-validations, how many of the folds. (default: those of the preset)
+        datasets (Sequence[str], optional): Of cross-validations, train on these data sets alone. (default: all)
+        train (bool, optional): Whether to train what is missing, or to do only what stored trainings allow: to
+            crystallise and to test their models. (default: ``True``)
         on_event (callable, optional): Called with an :class:`Event` as work goes on.
         on_damage (callable, optional): Called with a :class:`~gnpool.store.Damage` for every stored file that cannot be
             read any more, and is done again. (default: a warning)
@@ -48,12 +64,40 @@ def reproduce(
     Returns:
         dict: What ``results.json`` holds.
     """
-    chosen = [get_table(name) for name in dict.fromkeys(tables)]
-    amount = get_preset(preset)
+    chosen = [find_table(name) for name in dict.fromkeys(tables)]
+    amount, part = get_preset(preset), get_amount(preset, seeds, folds, datasets)
+    classified = [table for table in chosen if isinstance(table, ClassificationTable)]
+    spread = [table for table in chosen if isinstance(table, InfluenceTable)]
+    if ((seeds is not None and not spread) or folds is not None) and not classified:
+        raise ValueError("'seeds' and 'folds' are for tables that are cross-validated, such as graphcl_a")
     place = choose_device(device)
     store = Store(out, on_damage=on_damage)
-    runner = Runner(store, amount, place, search=search, jobs=jobs, processes=processes, on_event=on_event)
-    runner.run(chosen)
-    results = {"schema": SCHEMA, "tables": [table_results(table, store, amount, search) for table in chosen]}
+    fetch_data(chosen, store, amount, part, search)
+    runner = Runner(store, amount, place, search=search, jobs=jobs, processes=processes, train=train, on_event=on_event)
+    runner.run([table for table in chosen if isinstance(table, Table)])
+    for table in chosen:
+        if isinstance(table, StatisticsTable):
+            table.run(store)
+    if train:
+        ClassificationRunner(store, part, place, jobs=jobs, on_event=on_event).run(classified)
+    if spread and train:
+        InfluenceRunner(store, influence_amount(preset, seeds), place, jobs=jobs, on_event=on_event).run()
+    tables_found = [
+        influence_results(table, store, influence_amount(preset, seeds))
+        if isinstance(table, InfluenceTable)
+        else _results(table, store, amount, part, search)
+        for table in chosen
+    ]
+    results = {"schema": SCHEMA, "tables": tables_found}
     store.publish("results.json", json.dumps(results, indent=1, allow_nan=False))
     return results
+
+
+def _results(
+    table: Table | ClassificationTable | StatisticsTable, store: Store, preset: Preset, amount: Amount, search: str
+) -> dict[str, Any]:
+    if isinstance(table, ClassificationTable):
+        return classification_results(table, store, amount)
+    if isinstance(table, StatisticsTable):
+        return table.results(store, preset.name)
+    return recipe_results(table, store, preset, search)

@@ -9,6 +9,7 @@ from typing import Any
 
 from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.presets import Preset
+from gnpool.lab.recipes import Recipe
 from gnpool.lab.tables import Cell, Table
 from gnpool.store import Store
 from gnpool.tasks import Task
@@ -16,7 +17,7 @@ from gnpool.tasks import Task
 SCHEMA = 1
 DATA_SEED = 0  # of all graphs and sets; the seeds of the runs are those of their initial weights
 FAILS = 20.0  # percent of error from which a model does not extrapolate, for the comparison with the paper
-CLOSE = 0.1  # two means within a tenth of each other agree, whatever the deviations
+DIGITS = {"MAPE": 0.1, "INFLUENCE": 0.1}  # the last digit that the paper prints; 0.001 elsewhere
 CURVE_OF = {"aggregation": "aggr", "readout": "readout"}  # how a column of fig_pq is called in the networks
 
 
@@ -39,7 +40,11 @@ def table_results(table: Table, store: Store, preset: Preset, search: str = "all
             entry["setting"] = trained.scores["chosen"]["loss"]["setting"]
             if table.curves:
                 entry["curves"] = _curves(cell, table.curves, trained.tensors or {})
-        entry["verdict"] = verdict(entry["ours"], paper, percent=metric != "MAE")
+        entry["gnp"] = is_gnp(cell.recipe)
+        if cell.published is not None:
+            entry["published"] = list(cell.published)  # whose counterpart stands in another table
+        higher = paper_tables().get(source, {}).get("lower_is_better") is False
+        entry["verdict"] = verdict(entry["ours"], paper, metric=metric, gnp=entry["gnp"], higher=higher)
         cells.append(entry)
     trainings = [store.get(recipe.key(preset, search)) for recipe in table.recipes]
     seconds += sum(record.meta["seconds"] for record in trainings if record is not None)
@@ -49,6 +54,7 @@ def table_results(table: Table, store: Store, preset: Preset, search: str = "all
         "metric": table.metric,
         "rows_are": published.get("rows_are"),
         "columns_are": published.get("columns_are"),
+        "higher_is_better": published.get("lower_is_better") is False,
         "cells": cells,
         "meta": {
             **{name: value for name, value in (meta or {}).items() if name != "seconds"},
@@ -80,22 +86,46 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def verdict(ours: dict[str, Any] | None, paper: dict[str, Any] | None, percent: bool = True) -> str:
-    """How a cell compares with the paper's, in a word or two."""
-    if ours is None or ours["mean"] is None:
-        return "failed" if ours is not None else "not run"
+def is_gnp(recipe: Recipe) -> bool:
+    """Whether GNP is what the recipe trains, in any of its forms; other models are baselines."""
+    return any(str(part).startswith("gnp") for variant in recipe.variants for part in variant.values())
+
+
+def verdict(
+    ours: dict[str, Any] | None,
+    paper: dict[str, Any] | None,
+    *,
+    metric: str = "MAPE",
+    gnp: bool = True,
+    higher: bool = False,
+) -> str:
+    """How a cell compares with the paper's, in a word or two; the only place where that is decided.
+
+    Args:
+        ours (dict, optional): Mean and deviation, or None.
+        paper (dict, optional): The same of the paper.
+        metric (str, optional): Errors by MAPE above 20 % are failures. (default: ``"MAPE"``)
+        gnp (bool, optional): A baseline that works where the paper's fails, or the reverse, is another outcome, and
+            neither better nor worse. (default: ``True``)
+        higher (bool, optional): Whether more is better. (default: ``False``)
+    """
+    if ours is None:
+        return "not run"
     if paper is None or paper["mean"] is None:
-        return ""
-    mine, theirs = ours["mean"], paper["mean"]
-    if percent and mine > FAILS and theirs > FAILS:
+        return "failed" if ours["mean"] is None else ""
+    theirs = paper["mean"]
+    mine = ours["mean"] if ours["mean"] is not None else -math.inf if higher else math.inf  # no run came to an end
+    fails = [not math.isfinite(value) or (metric == "MAPE" and value > FAILS) for value in (mine, theirs)]
+    if all(fails):
         return "both fail"
-    deviation = math.hypot(ours["std"] or 0.0, paper["std"] or 0.0)
-    if percent and (mine > FAILS) != (theirs > FAILS):  # success and failure differ, however wide the deviations
-        deviation = 0.0
-    tiny = 0.1 if percent else 0.001  # the last digit of the paper's tables
-    if abs(mine - theirs) <= max(2 * deviation / math.sqrt(len(ours["runs"])), CLOSE * theirs, tiny):
-        return "agrees"
-    return "better" if mine < theirs else "worse"
+    margin = 0.5 * DIGITS.get(metric, 0.001) + 1e-9  # rounding of the paper, and of the decimal fractions here
+    if not any(fails):  # success and failure differ, however wide the deviations
+        margin += 2 * max(ours["std"] or 0.0, paper["std"] or 0.0)
+    if abs(mine - theirs) <= margin:
+        return "matched"
+    if any(fails) and not gnp:
+        return "different outcome"
+    return "better" if (mine > theirs) == higher else "worse"
 
 
 def _curves(cell: Cell, names: Sequence[str], tensors: dict[str, Any]) -> dict[str, list[list[float | None]]]:

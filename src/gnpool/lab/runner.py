@@ -65,6 +65,8 @@ class Runner:
         jobs (int, optional): Trainings side by side. (default: the number of threads of torch, or 4 on a GPU)
         processes (bool, optional): On a CPU, whether every job is a process of its own: faster for small models. A
             child knows only tasks that importing gnpool registers. (default: ``False``, threads)
+        train (bool, optional): Whether to train what is missing, or to do only what stored trainings allow: to
+            crystallise and to test their models. (default: ``True``)
         on_event (callable, optional): Called with an :class:`Event`, from any thread but never twice at once.
     """
 
@@ -77,6 +79,7 @@ class Runner:
         search: str = "all",
         jobs: int | None = None,
         processes: bool = False,
+        train: bool = True,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
         if search not in SEARCHES:
@@ -86,11 +89,14 @@ class Runner:
         self.store, self.preset, self.device, self.search = store, preset, device, search
         self.jobs = jobs or default_jobs(device)
         self.processes = processes and device.type == "cpu" and self.jobs > 1
+        self.train = train
         self.on_event = on_event
 
     def run(self, tables: Sequence[Table]) -> None:
         """Train and examine everything that the tables need; what is stored already is not done again."""
         work = exams_by_recipe(tables)
+        if not self.train:
+            work = [pair for pair in work if pair[0].base.key(self.preset, self.search) in self.store]
         board = _Board(work, self)
         todo = [number for number, (recipe, exams) in enumerate(work) if not self._stored(number, recipe, exams, board)]
         if not todo:

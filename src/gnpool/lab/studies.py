@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from gnpool.lab.crystallised import crystallise
 from gnpool.lab.presets import Preset
 from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.training import describe_machine, examine, train, train_or_load
@@ -62,8 +63,10 @@ class Worker:
         self._check()
         if self.device.type == "cpu":
             torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
+        if recipe.crystallised and self._trained(number, recipe.base) is None:
+            return False
         key = recipe.key(self.preset, self.search)
-        trained = train_or_load(self.store, key, functools.partial(self._train, number, recipe))
+        trained = self._trained(number, recipe)
         if trained is None:
             return False
         self.tell(Report(number, finished=0))
@@ -76,7 +79,13 @@ class Worker:
             self._check()
         return True
 
+    def _trained(self, number: int, recipe: Recipe) -> Record | None:
+        key = recipe.key(self.preset, self.search)
+        return train_or_load(self.store, key, functools.partial(self._train, number, recipe))
+
     def _train(self, number: int, recipe: Recipe, checkpoint: Path) -> Any:
+        if recipe.crystallised:
+            return self._crystallise(number, recipe)
         epochs = self.preset.epochs_of(recipe.spec)
         seen: dict[int, int] = {}  # epochs done by work unit of the fit at hand
         lowest = math.inf
@@ -99,6 +108,17 @@ class Worker:
             progress=progress,
             check=self._check,
         )
+
+    def _crystallise(self, number: int, recipe: Recipe) -> Any:
+        learned = self.store.get(recipe.base.key(self.preset, self.search))
+        if learned is None:
+            raise RuntimeError(f"the models of {recipe.base.model} are gone from the store")  # it was just there
+
+        def progress(fraction: float) -> None:
+            self._check()
+            self.tell(Report(number, fraction))
+
+        return crystallise(recipe, self.preset, learned, device=self.device, progress=progress, check=self._check)
 
     def _hold(self, recipe: Recipe, exam: Exam, trained: Record, _: Path) -> Any:
         began = time.monotonic()

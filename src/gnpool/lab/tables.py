@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from gnpool.lab.crystallised import crystallised
 from gnpool.lab.paper import MODEL_COLUMN, paper_tables
 from gnpool.lab.recipes import Exam, Recipe, Variant
 from gnpool.tasks import get_structure, get_task
@@ -15,6 +17,14 @@ SET_TASKS = ("mu_post", "sigma2_post", "mu_map", "sigma2_map")
 STRUCTURE_OF = {get_structure(name).title: name for name in get_task("harmonic").structures}  # label -> name
 OTHER_STRUCTURES = ("BA", "Expander", "4regular", "Tree", "Ladder")
 SIZES = (50, 60, 70, 80, 90, 100, 200, 400, 700, 1000)  # number of nodes in fig_size; the paper shows up to 100
+LARGEST, LARGE_COUNT = 10_000, 20  # nodes of the largest graphs there, and how many of each kind
+LARGE: dict[str, dict[str, Any]] = {
+    "ER of mean degree 50": {"mean_degree": 50.0},
+    "4-regular": {"structure": "regular4"},
+    "tree": {"structure": "tree"},
+    "ladder": {"structure": "ladder"},
+}
+CRYSTAL = "GNP*"  # the row beside GNP: the same models with exact poolings in place of the learned ones
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,7 @@ def _exp_graph(task: str) -> Iterator[Cell]:
     for model in ("SortPool", "Set2Set", "SAGPool"):
         yield Cell(model, MODEL_COLUMN, graph_other(task, model), Exam())
     yield Cell("GNP", MODEL_COLUMN, graph_gnp(task), Exam())
+    yield Cell(CRYSTAL, MODEL_COLUMN, crystallised(graph_gnp(task)), Exam())
 
 
 def _graph_diff() -> Iterator[Cell]:
@@ -113,6 +124,7 @@ def _graph_diff() -> Iterator[Cell]:
         exam = Exam(structure=STRUCTURE_OF[label])
         for task in GRAPH_TASKS:
             yield Cell(label, f"{task}/GNP", graph_gnp(task), exam)
+            yield Cell(label, f"{task}/{CRYSTAL}", crystallised(graph_gnp(task)), exam)
             yield Cell(label, f"{task}/best_baseline({labels[task]})", best[task], exam)
 
 
@@ -120,13 +132,16 @@ def _heterogeneous(task: str) -> Iterator[Cell]:
     for train in ("ER", *OTHER_STRUCTURES):
         recipe = graph_gnp(task, None if train == "ER" else STRUCTURE_OF[train])
         for test in ("ER", *OTHER_STRUCTURES):
-            yield Cell(train, test, recipe, Exam() if test == "ER" else Exam(structure=STRUCTURE_OF[test]))
+            exam = Exam() if test == "ER" else Exam(structure=STRUCTURE_OF[test])
+            yield Cell(train, test, recipe, exam)
+            yield Cell(f"{train}/{CRYSTAL}", test, crystallised(recipe), exam)
 
 
 def _node_a() -> Iterator[Cell]:
     for task in ("bfs", "shortest"):
         for pooling in (*FIXED, "gnp"):
             yield Cell(task, "GNP" if pooling == "gnp" else pooling, node(task, pooling), Exam())
+        yield Cell(task, CRYSTAL, crystallised(node(task, "gnp")), Exam())
 
 
 def _node_b() -> Iterator[Cell]:
@@ -139,7 +154,10 @@ def _node_b() -> Iterator[Cell]:
             ("shortest", "max"),
         ):
             column = f"{task}/{'GNP' if pooling == 'gnp' else pooling}"
-            yield Cell(label, column, node(task, pooling), Exam(structure=STRUCTURE_OF[label]))
+            exam = Exam(structure=STRUCTURE_OF[label])
+            yield Cell(label, column, node(task, pooling), exam)
+            if pooling == "gnp":
+                yield Cell(label, f"{task}/{CRYSTAL}", crystallised(node(task, pooling)), exam)
 
 
 def _set() -> Iterator[Cell]:
@@ -147,10 +165,12 @@ def _set() -> Iterator[Cell]:
     for row in (*rows, "set_transformer", "basic/GNP"):
         for task in SET_TASKS:
             yield Cell(row, task, set_model(task, row.replace("GNP", "gnp")), Exam())
+    for task in SET_TASKS:
+        yield Cell(f"basic/{CRYSTAL}", task, crystallised(set_model(task, "basic/gnp")), Exam())
     for reading in get_task("sigma2_map").readings[1:]:  # the paper's data cannot be read literally: see docs/tasks.md
-        yield Cell(
-            "basic/GNP", f"sigma2_map/{reading}", set_model("sigma2_map", "basic/gnp", reading), Exam(reading=reading)
-        )
+        recipe, exam = set_model("sigma2_map", "basic/gnp", reading), Exam(reading=reading)
+        yield Cell("basic/GNP", f"sigma2_map/{reading}", recipe, exam)
+        yield Cell(f"basic/{CRYSTAL}", f"sigma2_map/{reading}", crystallised(recipe), exam)
 
 
 def _ablation_a() -> Iterator[Cell]:
@@ -176,6 +196,7 @@ def _nodefeat() -> Iterator[Cell]:
     exam = Exam(features="uniform")
     for task in GRAPH_TASKS:
         yield Cell("GNP", task, graph_gnp(task, features="uniform"), exam)
+        yield Cell(CRYSTAL, task, crystallised(graph_gnp(task, features="uniform")), exam)
         for aggregation in FIXED:
             for readout in FIXED:
                 recipe = graph_fixed(task, aggregation, readout, features="uniform")
@@ -191,12 +212,16 @@ def _act() -> Iterator[Cell]:
 def _fig_size() -> Iterator[Cell]:
     best = {"invsize": [("sum", "max")], "harmonic": [("sum", "max")], "maxdegree": [("sum", "max"), ("sum", "mean")]}
     for task in GRAPH_TASKS:
-        models = {"GNP": graph_gnp(task)}
+        models = {"GNP": graph_gnp(task), CRYSTAL: crystallised(graph_gnp(task))}
         models |= {f"{a},{r}": graph_fixed(task, a, r) for a, r in best[task]}
         models["SAGPool"] = graph_other(task, "SAGPool")
         for label, recipe in models.items():
             for size in SIZES:
                 yield Cell(f"{task}/{label}", str(size), recipe, Exam(sizes=(size, size + 1)))
+        for label in ("GNP", CRYSTAL):
+            for structure, options in LARGE.items():
+                exam = Exam(sizes=(LARGEST, LARGEST + 1), count=LARGE_COUNT, **options)
+                yield Cell(f"{task}/{label}, {structure}", str(LARGEST), models[label], exam)
 
 
 def _fig_pq() -> Iterator[Cell]:
@@ -210,6 +235,7 @@ def _demo() -> Iterator[Cell]:
     for task in GRAPH_TASKS:
         table = f"exp_graph_{task}"
         yield Cell("GNP", task, graph_gnp(task), Exam(), (table, "GNP", MODEL_COLUMN))
+        yield Cell(CRYSTAL, task, crystallised(graph_gnp(task)), Exam())
         for readout in ("sum", "mean", "max", "min"):
             yield Cell(f"sum,{readout}", task, graph_fixed(task, "sum", readout), Exam(), (table, readout, "sum"))
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from gnpool.lab.presets import Preset
+from gnpool.lab.rebuild import crystal_models
 from gnpool.lab.recipes import EVALUATION_BATCH, Exam, Recipe
 from gnpool.store import Record, Store
 from gnpool.training import Batches, Fit, Progress, Setting, evaluate_items, fit_many, seeded
@@ -164,27 +165,30 @@ def _runs(candidate: Candidate) -> list[dict[str, Any]]:
 
 def examine(recipe: Recipe, exam: Exam, preset: Preset, trained: Record, device: torch.device) -> dict[str, Any]:
     """Raw scores of the chosen models, by what chose them: mean and median over the items of the test, seed by seed."""
-    task, edges = recipe.spec, recipe.spec.level != "set"
-    data = exam.dataset(task, preset)
-    models = {criterion: _chosen_models(recipe, exam, trained, criterion) for criterion in CRITERIA}
+    task = recipe.spec
+    criteria = CRITERIA[:1] if recipe.crystallised else CRITERIA
+    models = {criterion: chosen_models(recipe, exam, trained, criterion) for criterion in criteria}
     items: dict[tuple[str, int], list[Tensor]] = {}
-    for batch in Batches(data, exam.batch_size(task), seed=None, sorted_edges=edges):
+    for batch in exam.batches(task, preset):
         here = [batch.to(device)]
         for criterion, chosen in models.items():
             for seed, (model, _) in chosen.items():
                 if model is not None:
                     values = evaluate_items(model, here, task.metric, device=device)
                     items.setdefault((criterion, seed), []).append(values)
-    return {
+    scores = {
         criterion: [_score(seed, items.get((criterion, seed)), failed) for seed, (_, failed) in chosen.items()]
         for criterion, chosen in models.items()
     }
+    return {criterion: scores.get(criterion, scores["loss"]) for criterion in CRITERIA}
 
 
-def _chosen_models(
+def chosen_models(
     recipe: Recipe, exam: Exam, trained: Record, criterion: str
 ) -> dict[int, tuple[torch.nn.Module | None, str | None]]:
     """By seed, the model that a criterion chose, or why there is none."""
+    if recipe.crystallised:  # of what the loss chose
+        return crystal_models(recipe, trained)
     assert trained.tensors is not None
     chosen, prefix = trained.scores["chosen"][criterion], f"{criterion}/"
     weights = {n.removeprefix(prefix): v for n, v in trained.tensors.items() if n.startswith(prefix)}

@@ -1,0 +1,97 @@
+"""Carry out the other half of a recipe: the chosen GNP models with exact poolings in place of learned ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnpool.insight import Crystal, Trial, crystallize
+from gnpool.insight.crystallize import SETTINGS
+from gnpool.lab.presets import Preset
+from gnpool.lab.recipes import EVALUATION_BATCH, STAR, Exam, Recipe
+from gnpool.lab.training import CRITERIA, chosen_models, describe_machine
+from gnpool.store import Record
+from gnpool.training import Batches
+
+SMOKE: dict[str, Any] = {"epochs": 1, "trials": 2, "finalists": 1}  # options of crystallize
+# Of node tasks: their steps take ten times as long, and no refit is exact after a few of them; so fewer, longer ones.
+NODE: dict[str, Any] = {"trials": 12, "finalists": 3, "settings": SETTINGS[1:], "graphs": None}
+NODE_EPOCHS = 1 / 3  # of those that the learned models had
+
+
+def crystallised(recipe: Recipe) -> Recipe:
+    """The recipe of the same models with their learned poolings made exact: the row ``GNP*`` beside ``GNP``."""
+    return dataclasses.replace(recipe, model=recipe.model + STAR, crystallised=True)
+
+
+def crystallise(
+    recipe: Recipe,
+    preset: Preset,
+    learned: Record,
+    *,
+    device: torch.device,
+    progress: Callable[[float], None],
+    check: Callable[[], None],
+) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
+    """Crystallise the models that the validation loss chose, seed by seed: scores, tensors and meta data for the store.
+
+    It sees the training and validation data of the recipe. Node tasks run on ``device``, all others on the CPU: their
+    refits are so short that a GPU would spend its time starting. ``check`` is called before every step on a CPU, and
+    may raise.
+    """
+    node = recipe.spec.level == "node"
+    device = device if node else torch.device("cpu")
+    longer = {**NODE, "epochs": max(20, round(NODE_EPOCHS * preset.epochs_of(recipe.spec)))}
+    options = {**(longer if node else {}), **(SMOKE if preset.name == "smoke" else {}), "device": device}
+    began, task, edges = time.monotonic(), recipe.spec, recipe.spec.level != "set"
+    train = Batches(recipe.dataset("train", preset), recipe.batch_in(preset), seed=0, sorted_edges=edges)
+    validation = Batches(recipe.dataset("val", preset), EVALUATION_BATCH, seed=None, sorted_edges=edges)
+
+    def loss(prediction: Tensor, batch: Any) -> Tensor:
+        check()
+        return task.loss(prediction, batch)
+
+    chosen, crystals = learned.scores["chosen"]["loss"], []
+    tensors: dict[str, Tensor] = {}
+    models = chosen_models(recipe.base, Exam(), learned, "loss")
+    for place, (seed, (model, failed)) in enumerate(models.items()):
+        if model is None:
+            crystals.append({"seed": seed, "poolings": {}, "biases": True, "reason": failed})
+            continue
+        tell = functools.partial(_tell, progress, place, len(models))
+        measure = loss if device.type == "cpu" else task.loss
+        found = crystallize(model, train, validation, measure, progress=tell, **options)
+        crystals.append(_describe(seed, found))
+        tensors |= {f"loss/{seed}/{name}": value for name, value in found.model.state_dict().items()}
+    scores = {"chosen": dict.fromkeys(CRITERIA, chosen), "crystals": crystals}
+    seconds = time.monotonic() - began
+    return scores, tensors, {**describe_machine(device), "preset": preset.name, "seconds": seconds}
+
+
+def _tell(progress: Callable[[float], None], place: int, models: int, number: int, total: int, _: str) -> None:
+    progress((place + number / total) / models)
+
+
+def _describe(seed: int, found: Crystal) -> dict[str, Any]:
+    """What was chosen and why, and everything that was tried."""
+    return {
+        "seed": seed,
+        "poolings": found.choice.poolings,
+        "biases": found.choice.biases,
+        "reason": found.reason,
+        "text": found.choice.describe(),
+        "tried": [_trial(trial) for trial in found.tried],
+        "reading": [dataclasses.asdict(branch) for branch in found.reading.branches],
+    }
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    loss = trial.loss if math.isfinite(trial.loss) else None
+    return {"text": trial.describe(), "stage": trial.stage, "loss": loss, "failed": trial.failed}

@@ -1,0 +1,90 @@
+"""Models that a store holds, as modules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from gnpool.insight import Reading, read
+from gnpool.insight.crystallize import READ_GRAPHS
+from gnpool.lab.presets import Preset, get_preset
+from gnpool.lab.recipes import Exam, Recipe
+from gnpool.lab.tables import Cell, get_table
+from gnpool.lab.training import chosen_models
+from gnpool.store import Store
+from gnpool.training import Batches
+
+
+def stored_models(
+    store: Store, recipe: Recipe, preset: Preset, search: str = "all", criterion: str = "loss"
+) -> dict[int, torch.nn.Module]:
+    """By seed, the chosen models of a recipe, learned or crystallised; a run that failed is left out."""
+    record = store.get(recipe.key(preset, search))
+    if record is None:
+        raise ValueError(
+            f"{store.root} has no {recipe.model} for {recipe.task} (preset {preset.name}, search {search}); "
+            f"'gnpool reproduce' trains it"
+        )
+    found = chosen_models(recipe, Exam(), record, criterion)
+    return {seed: model.eval() for seed, (model, _) in found.items() if model is not None}
+
+
+def stored_model(
+    store: Store | str | Path,
+    table: str,
+    row: str,
+    column: str | None = None,
+    seed: int = 0,
+    *,
+    preset: str = "paper",
+    search: str = "all",
+) -> torch.nn.Module:
+    """The model of one cell and seed, such as ``stored_model("results/paper", "exp_graph_harmonic", "GNP*")``.
+
+    Args:
+        store (Store or str or Path): The store, or its folder.
+        table (str): The table in which the model stands.
+        row (str): Its row.
+        column (str, optional): Where there are several. (default: the first column of the row)
+        seed (int, optional): Seed of the run. (default: ``0``)
+        preset (str, optional): How it was trained. (default: ``"paper"``)
+        search (str, optional): How its setting was chosen. (default: ``"all"``)
+    """
+    store = store if isinstance(store, Store) else Store(store, create=False)
+    models = stored_models(store, find_cell(table, row, column).recipe, get_preset(preset), search)
+    if seed not in models:
+        raise ValueError(f"'seed' must be one of {', '.join(map(str, models))}, got {seed}")
+    return models[seed]
+
+
+def read_stored(
+    store: Store, recipe: Recipe, seed: int, preset: Preset, search: str = "all"
+) -> tuple[Reading, dict[str, dict[str, list[float]]]]:
+    """The reading of a learned model on validation data, and the way of its exponents through training, by layer."""
+    models = stored_models(store, recipe, preset, search)
+    if seed not in models:
+        raise ValueError(f"'seed' must be one of {', '.join(map(str, models))}, got {seed}")
+    validation = Batches(recipe.dataset("val", preset), seed=None, sorted_edges=recipe.spec.level != "set")
+    reading = read(models[seed], validation.cut(torch.arange(min(READ_GRAPHS, validation.count))))
+    record = store.get(recipe.key(preset, search))
+    curves: dict[str, dict[str, list[float]]] = {}
+    for name, values in (record.tensors or {}).items() if record is not None else ():
+        layer, _, exponent = name.removeprefix("curve/").rpartition(".")
+        if name.startswith("curve/") and exponent[:2] in ("p_", "q_"):
+            curves.setdefault(layer, {})[exponent] = values[:, list(models).index(seed)].tolist()
+    return reading, curves
+
+
+def find_cell(table: str, row: str, column: str | None = None) -> Cell:
+    """A cell by the names of its row and column; without a column the first of the row."""
+    cells = get_table(table).cells
+    rows = [cell for cell in cells if cell.row == row]
+    if not rows:
+        known = ", ".join(dict.fromkeys(cell.row for cell in cells))
+        raise ValueError(f"table {table!r} has no row {row!r}; its rows are {known}")
+    for cell in rows:
+        if column is None or cell.column == column:
+            return cell
+    known = ", ".join(dict.fromkeys(cell.column for cell in rows))
+    raise ValueError(f"row {row!r} of table {table!r} has no column {column!r}; its columns are {known}")

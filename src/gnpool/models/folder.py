@@ -1,0 +1,52 @@
+"""A folder that is there wholly or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+
+def write_folder(
+    folder: str | Path, files: Mapping[str, bytes], replaces: Callable[[Path], bool] = lambda folder: False
+) -> None:
+    """Put a folder with these files (their names may have folders in them) in its place, wholly or not at all.
+
+    It is filled beside its place and renamed. What stands there is replaced if it is empty or ``replaces`` says so, and
+    is an error otherwise.
+    """
+    folder = Path(os.path.abspath(folder))  # noqa: PTH100 -- resolve() would follow a link
+    check_free(folder, replaces)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
+    old = made.with_suffix(".old")
+    try:
+        made.chmod(0o755)  # mkdtemp's is for its user alone
+        for name, data in files.items():
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            with (made / name).open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        if folder.exists():
+            folder.rename(old)
+        made.rename(folder)
+    except BaseException:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        raise
+    finally:
+        for rest in (made, old):
+            shutil.rmtree(rest, ignore_errors=True)
+
+
+def check_free(folder: Path, replaces: Callable[[Path], bool] = lambda folder: False) -> None:
+    """Complain if something stands at ``folder`` that must not be replaced."""
+    if folder.is_dir():
+        if any(folder.iterdir()) and not replaces(folder):
+            raise FileExistsError(errno.EEXIST, "it holds other files; choose another folder", str(folder))
+    elif folder.exists():
+        raise FileExistsError(errno.EEXIST, "it is a file; choose another folder", str(folder))

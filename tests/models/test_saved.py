@@ -1,0 +1,181 @@
+"""A network in a folder: what comes back, what is refused, and that nothing is left half written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gnpool import models
+from gnpool.insight import CrystalAggregation
+from gnpool.models import SavedModelError, load_model, load_saved, save_model
+from gnpool.models import folder as folders
+
+X = torch.tensor([[1.0, -2.0], [0.5, 3.0], [2.0, 1.0], [0.0, 4.0], [1.5, 1.5]])
+EDGES = torch.tensor([[1, 0, 2, 1, 4, 3], [0, 1, 1, 2, 3, 4]])
+PTR = torch.tensor([0, 3, 5])
+NETWORKS: list[tuple[str, dict[str, Any]]] = [
+    ("GraphNet", {"in_channels": 2}),
+    ("GraphNet", {"in_channels": 2, "aggr": "sum", "readout": "max", "form": "gin", "out_channels": 3}),
+    ("GraphNet", {"in_channels": 2, "aggr": "gnp+", "readout": "sort", "readout_options": {"k": 2}, "hidden": 4}),
+    ("SetNet", {"in_channels": 2, "pool": "set2set", "depth": 2, "hidden": 4}),
+    ("SetNet", {"in_channels": 2, "pool": "gnp", "t0": -1.0, "out_bias": True, "hidden": 4}),
+    ("NodeNet", {"in_channels": 2, "aggr": "gnp", "layers": 2, "hidden": 4}),
+    ("SetTransformer", {"in_channels": 2, "hidden": 8, "encoder": "isab"}),
+    ("SAGPoolNet", {"in_channels": 2, "hidden": 4}),
+]
+
+
+def run(model: torch.nn.Module) -> Tensor:
+    name = type(model).__name__
+    if name == "NodeNet":
+        return model(X, EDGES)
+    return model(X, ptr=PTR) if name in ("SetNet", "SetTransformer") else model(X, EDGES, ptr=PTR)
+
+
+def make(name: str, arguments: dict[str, Any]) -> torch.nn.Module:
+    model: torch.nn.Module = getattr(models, name)(**arguments)
+    return model.eval()
+
+
+@pytest.mark.parametrize(("name", "arguments"), NETWORKS, ids=[f"{n}-{len(a)}" for n, a in NETWORKS])
+def test_a_network_comes_back(name: str, arguments: dict[str, Any], tmp_path: Path) -> None:
+    model = make(name, arguments)
+    extra = {"classes": ["a", "<b>"], "scale": 0.25}
+    folder = save_model(tmp_path / "model", model, {"class": name, "arguments": arguments}, extra)
+    assert sorted(path.name for path in folder.iterdir()) == ["model.json", "model.safetensors"]
+    again = load_saved(folder)
+    assert repr(again.model) == repr(model)
+    assert torch.equal(run(again.model), run(model))
+    assert again.extra == extra
+    assert (again.spec["class"], again.spec["arguments"], again.spec["replaced"]) == (name, arguments, {})
+    assert not again.model.training
+    assert all(parameter.requires_grad and parameter.device.type == "cpu" for parameter in again.model.parameters())
+
+
+def test_crystallised_layers_come_back(tmp_path: Path) -> None:
+    arguments = {"in_channels": 2, "layers": 2, "hidden": 4}
+    model: Any = make("NodeNet", arguments)
+    model.layers[0].aggr = CrystalAggregation.from_gnp(model.layers[0].aggr, {"positive": "sum"})
+    model.layers[1].aggr = CrystalAggregation.from_gnp(
+        model.layers[1].aggr, {"positive": "max", "negative": "harmonic sum"}
+    )
+    model.layers[0].lin1.register_parameter("bias", None)
+    folder = save_model(tmp_path / "model", model, {"class": "NodeNet", "arguments": arguments})
+    again: Any = load_model(folder)
+    assert torch.equal(run(again), run(model))
+    assert again.layers[0].lin1.bias is None
+    assert repr(again.layers[1].aggr) == repr(model.layers[1].aggr)
+
+
+def test_a_saved_model_is_replaced_and_other_files_are_not(tmp_path: Path) -> None:
+    spec = {"class": "SetNet", "arguments": {"in_channels": 2, "pool": "sum"}}
+    first, second = make("SetNet", spec["arguments"]), make("SetNet", spec["arguments"])
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for model in (first, second):
+        save_model(folder, model, spec)
+    assert torch.equal(run(load_model(folder)), run(second))
+    (folder / "thesis.txt").write_text("years of work")
+    with pytest.raises(FileExistsError, match="holds other files"):
+        save_model(folder, first, spec)
+    with pytest.raises(FileExistsError, match="it is a file"):
+        save_model(folder / "thesis.txt", first, spec)
+    assert (folder / "thesis.txt").read_text() == "years of work"
+    assert torch.equal(run(load_model(folder)), run(second))
+
+
+@pytest.mark.parametrize("moment", ["fsync", "rename"])
+def test_a_failing_write_leaves_what_was_there(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = {"class": "SetNet", "arguments": {"in_channels": 2, "pool": "sum"}}
+    model = make("SetNet", spec["arguments"])
+    folder = save_model(tmp_path / "model", model, spec)
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    if moment == "fsync":
+        monkeypatch.setattr(folders.os, "fsync", stop)
+    else:
+        rename = Path.rename
+        monkeypatch.setattr(Path, "rename", lambda self, to: stop() if self.suffix == ".tmp" else rename(self, to))
+    with pytest.raises(KeyboardInterrupt):
+        save_model(folder, make("SetNet", spec["arguments"]), spec)
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert torch.equal(run(load_model(folder)), run(model))
+
+
+def edit(folder: Path, change: Any) -> None:
+    path = folder / "model.json"
+    found = json.loads(path.read_text())
+    change(found)
+    path.write_text(json.dumps(found))
+
+
+DAMAGE = {
+    "no linear layer": (
+        lambda f: edit(f, lambda d: d["spec"].update(unbiased=["pool"])),
+        "'pool' is not a linear layer",
+    ),
+    "no folder": (lambda f: [p.unlink() for p in f.iterdir()] and f.rmdir(), "there is no such folder"),
+    "no description": (lambda f: (f / "model.json").unlink(), r"model.json: it cannot be read \(No such file"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), r"model.safetensors: it cannot be read"),
+    "no JSON": (lambda f: (f / "model.json").write_text("{"), "it is not JSON"),
+    "deep JSON": (lambda f: (f / "model.json").write_text("[" * 100_000), "it is not JSON"),
+    "a list": (lambda f: (f / "model.json").write_text("[]"), "expected a model of format 1, got 'list'"),
+    "later format": (lambda f: edit(f, lambda d: d.update(format=2)), "expected a model of format 1, got 2"),
+    "no spec": (lambda f: edit(f, lambda d: d.pop("spec")), "'spec' is missing"),
+    "short weights": (
+        lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-8]),
+        r"it has \d+ bytes in place of \d+",
+    ),
+    "other weights": (
+        lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-4] + b"abcd"),
+        "it is damaged, or belongs to another",
+    ),
+    "foreign class": (lambda f: edit(f, lambda d: d["spec"].update({"class": "os.system"})), "got 'os.system'"),
+    "no argument": (
+        lambda f: edit(f, lambda d: d["spec"].update(arguments={})),
+        "SetNet cannot be built .*in_channels",
+    ),
+    "absurd size": (
+        lambda f: edit(f, lambda d: d["spec"]["arguments"].update(hidden=2**20)),
+        r"the weights do not fit the description: 'mlp.layers.0.bias' has shape \(32,\)",
+    ),
+    "foreign layer": (
+        lambda f: edit(f, lambda d: d["spec"].update(replaced={"pool": {"class": "subprocess.Popen"}})),
+        "a layer must be one of CrystalAggregation, got 'subprocess.Popen'",
+    ),
+    "no such layer": (
+        lambda f: edit(f, lambda d: d["spec"].update(replaced={"pool.x": {}})),
+        "SetNet cannot be built",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_named(damage: Any, message: str, tmp_path: Path) -> None:
+    spec = {"class": "SetNet", "arguments": {"in_channels": 2}}
+    folder = save_model(tmp_path / "model", make("SetNet", spec["arguments"]), spec)
+    damage(folder)
+    with pytest.raises(SavedModelError, match=message):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"class": "Module"}, "'spec' must have as 'class' one of GraphNet"),
+        ({"class": "SetNet", "arguments": {"in_channels": 3}}, "'mlp.layers.0.weight' has shape"),
+        ({"class": "SetNet", "arguments": []}, "must have 'arguments' by name"),
+    ],
+)
+def test_a_description_that_does_not_fit_is_not_written(spec: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(SavedModelError, match=message):
+        save_model(tmp_path / "model", make("SetNet", {"in_channels": 2}), spec)
+    assert list(tmp_path.iterdir()) == []
