@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gnpool.cli import app
-from gnpool.lab import PRESETS, TABLES, Estimate, Preset, Table, estimates
+from gnpool.lab import PRESETS, TABLES, Estimate, Preset, Table, all_tables, estimates
 from gnpool.lab.cost import CPU_STEP, kind_of, training_seconds
 from gnpool.store import Store
 from tests.lab.shared import smoke_folder
@@ -22,7 +22,7 @@ def test_lists_every_table(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     done = CliRunner().invoke(app, ["tables", "--preset", "paper", "--out", str(missing), "--device", "cpu"])
     assert done.exit_code == 0, done.stderr
-    assert all(f"│ {name} " in done.stdout for name in TABLES)
+    assert all(f"│ {name} " in done.stdout for name in all_tables())
     assert f"Nothing is done: there is no folder {missing}." in done.stdout
     assert all(len(line) <= 120 for line in done.stdout.splitlines())
     assert "all together, with shared models: " in done.stdout
@@ -33,11 +33,12 @@ def test_json_says_what_is_done() -> None:
     done = CliRunner().invoke(app, ["tables", "--preset", "smoke", "--out", str(smoke_folder()), "--json"])
     assert done.exit_code == 0, done.stderr
     rows = json.loads(done.stdout)
-    assert [row["table"] for row in rows] == list(TABLES)
-    for row in rows:
+    assert [row["table"] for row in rows] == list(all_tables())
+    for row in rows[: len(TABLES)]:  # those behind need data that is not generated
         assert row["title"] == TABLES[row["table"]].title
         assert row["cells_done"] == row["cells"] == len(TABLES[row["table"]].cells)
-        assert row["done"] == row["trainings"] == len(TABLES[row["table"]].recipes)
+        trained = [recipe for recipe in TABLES[row["table"]].recipes if not recipe.crystallised]
+        assert row["done"] == row["trainings"] == len(trained)
         assert row["minutes_left"] == 0
         assert row["minutes"] > 0
 

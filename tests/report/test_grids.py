@@ -26,11 +26,11 @@ PAPER = {"mean": 1.1, "std": 0.8}
 
 
 def test_ours_paper_and_verdict_stand_one_below_the_other() -> None:
-    (grid,) = grids(result(cell("GNP", "a", 1.234, paper=PAPER, verdict="agrees"), cell("sum", "a", 0.5)))
+    (grid,) = grids(result(cell("GNP", "a", 1.234, paper=PAPER, verdict="matched"), cell("sum", "a", 0.5)))
     assert grid.title == "t: Error (MAPE)"
     assert grid.head == ("", "", "a")
     assert grid.rows == (
-        ("GNP", "ours\npaper\n", "1.23 ± 0.25\n1.1 ± 0.8\nagrees"),
+        ("GNP", "ours\npaper\n", "1.23 ± 0.25\n1.1 ± 0.8\nmatched"),
         ("sum", "ours", "0.50 ± 0.25"),
     )
 
@@ -84,9 +84,9 @@ def test_number(value: float, text: str) -> None:
 
 def test_verdicts_are_counted() -> None:
     compared = [
-        cell("a", str(k), 1.0, paper=PAPER, verdict=word) for k, word in enumerate(["agrees", "worse", "agrees"])
+        cell("a", str(k), 1.0, paper=PAPER, verdict=word) for k, word in enumerate(["matched", "worse", "matched"])
     ]
-    assert verdict_counts(result(*compared, cell("b", "0", 1.0))) == "3 published cells: 2 agrees, 1 worse"
+    assert verdict_counts(result(*compared, cell("b", "0", 1.0))) == "3 published cells: 2 matched, 1 worse"
     assert verdict_counts(result(cell("b", "0", 1.0))) == ""
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gnpool.cli import reproduce, tables, theory
+from gnpool.cli import export, fit, influence, predict, read, report, reproduce, tables, theory
 from gnpool.cli.errors import reporting
 
 
@@ -54,7 +54,13 @@ def options(
 # `gnpool --help` does not wait for torch.
 app.command(epilog=tables.EPILOG)(tables.tables)
 app.command(epilog=reproduce.EPILOG)(reproduce.reproduce)
+app.command(epilog=report.EPILOG)(report.report)
+app.command(epilog=fit.EPILOG)(fit.fit)
+app.command(epilog=predict.EPILOG)(predict.predict)
+app.command(epilog=export.EPILOG)(export.export)
+app.command(epilog=read.EPILOG)(read.read)
 app.command(epilog=theory.EPILOG)(theory.theory)
+app.add_typer(influence.app)
 
 
 def main() -> None:

@@ -42,7 +42,23 @@ def reproduce(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Trainings side by side.  [default: number of cores; 4 on a GPU]")
     ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, max=20, help="Seeds of a cross-validation (graphcl_*).  [default: the preset's]"),
+    ] = None,
+    folds: Annotated[
+        int | None, typer.Option(min=1, max=10, help="Folds of a cross-validation to test.  [default: the preset's]")
+    ] = None,
     engine: Annotated[Literal["local"], typer.Option(help="Where the trainings run.")] = "local",
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="Cross-validate on this data set alone; may be given twice.")
+    ] = None,
+    train: Annotated[
+        bool,
+        typer.Option(
+            "--train/--no-training", help="Train what is missing, or only test and crystallise what is stored."
+        ),
+    ] = True,
     json: Annotated[bool, typer.Option("--json", help="Print what results.json holds.")] = False,
 ) -> None:
     """Reproduce tables and figures of the paper, beside the published numbers.
@@ -54,7 +70,18 @@ def reproduce(
     folder = default_folder(preset) if out is None else out
     pictures = _painters(names)
     try:
-        results = run_with_progress(names, folder, preset=preset, device=device, search=search, jobs=jobs)
+        results = run_with_progress(
+            names,
+            folder,
+            preset=preset,
+            device=device,
+            search=search,
+            jobs=jobs,
+            seeds=seeds,
+            folds=folds,
+            datasets=dataset,
+            train=train,
+        )
     except KeyboardInterrupt:
         _note(f"Stopped. Everything finished is kept in {folder}; the same command goes on from there.")
         raise typer.Exit(INTERRUPTED) from None
@@ -84,16 +111,17 @@ def run_with_progress(names: Sequence[str], folder: Path, **options: Any) -> dic
 
 
 def choose(names: Sequence[str]) -> list[str]:
-    """The names of tables, checked; ``all`` stands for every one."""
-    from gnpool.lab import TABLES
+    """The names of tables, checked; ``all`` stands for every one whose data is at hand."""
+    from gnpool.lab import all_tables, at_hand_tables
 
+    known = all_tables()
     chosen: list[str] = []
     for name in names:
-        if name != ALL and name not in TABLES:
-            near = difflib.get_close_matches(name, [*TABLES, ALL], n=1)
+        if name != ALL and name not in known:
+            near = difflib.get_close_matches(name, [*known, ALL], n=1)
             hint = f"did you mean {near[0]!r}?" if near else "'gnpool tables' lists them."
             raise typer.BadParameter(f"there is no table {name!r}; {hint}", param_hint="'TABLE...'")
-        chosen += TABLES if name == ALL else [name]
+        chosen += at_hand_tables() if name == ALL else [name]
     return list(dict.fromkeys(chosen))
 
 
@@ -111,12 +139,21 @@ def show_result(table: dict[str, Any]) -> None:
     counts = verdict_counts(table)
     if counts:
         say(counts)
+    for line in _pairs(table):
+        say(line)
     meta = table["meta"]
     seeds = f"{len(meta['seeds'])} seeds" if len(meta["seeds"]) > 1 else "1 seed"
     say(f"{meta['preset']} preset, {seeds}, {meta.get('device', 'no device')}, {_duration(meta['seconds'])} of work")
     if meta["notes"]:
         say(f"Reduced. {meta['notes']}")
     say()
+
+
+def _pairs(table: dict[str, Any]) -> list[str]:
+    """Differences of models that were trained on the same folds, run by run."""
+    from gnpool.lab.classify_results import pair_lines
+
+    return pair_lines(table.get("pairs", []))
 
 
 def show_lines(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -27,7 +27,7 @@ def tables(
     Minutes are an estimate, good to a factor of two or so, and count what is missing. Once some trainings of a table
     are done, their times correct it. Tables share models, so several cost less than their sum.
     """
-    from gnpool.lab import TABLES, Table, choose_device, estimates, get_preset
+    from gnpool.lab import Table, all_tables, choose_device, get_preset, table_estimates
     from gnpool.lab.runner import default_jobs
     from gnpool.store import Store
 
@@ -35,14 +35,15 @@ def tables(
     folder = default_folder(preset) if out is None else out
     store = Store(folder, create=False) if folder.exists() else None
     jobs = default_jobs(place)
-    found = estimates(TABLES.values(), get_preset(preset), place.type, store=store, jobs=jobs)
+    known = all_tables()
+    found = table_estimates(list(known.values()), get_preset(preset), place.type, store=store, jobs=jobs)
     if json:
         show_json(
             [
                 {
                     "table": name,
-                    "title": TABLES[name].title,
-                    "cells": len(TABLES[name].cells),
+                    "title": known[name].title,
+                    "cells": len(known[name].cells),
                     **dataclasses.asdict(one),
                 }
                 for name, one in found.items()
@@ -55,18 +56,20 @@ def tables(
         [
             [
                 name,
-                TABLES[name].title,
+                known[name].title,
                 str(one.trainings),
                 f"{one.runs:,}",
                 _minutes(one.minutes_left),
-                _share(one.cells_done, len(TABLES[name].cells)),
+                _share(one.cells_done, len(known[name].cells)),
             ]
             for name, one in found.items()
         ],
     )
-    everything = Table("all", "", "", tuple(cell for table in TABLES.values() for cell in table.cells))
-    together = estimates([everything], get_preset(preset), place.type, store=store, jobs=jobs)["all"]
-    left = _minutes(together.minutes_left)
+    trained = [table for table in known.values() if isinstance(table, Table)]
+    everything = Table("all", "", "", tuple(cell for table in trained for cell in table.cells))
+    together = table_estimates([everything], get_preset(preset), place.type, store=store, jobs=jobs)["all"]
+    others = sum(found[name].minutes_left for name, table in known.items() if not isinstance(table, Table))
+    left = _minutes(together.minutes_left + others)
     say(f"Minutes are for what is missing, by estimate; all together, with shared models: {left}.")
     say(
         f"Done counts cells that {folder} holds."

@@ -1,5 +1,30 @@
-"""Tables and figures, from stored results alone."""
+"""Tables, figures and the page, from stored results alone."""
 
+from gnpool.report.answer import Answer, answer
 from gnpool.report.grids import Grid, grids, number, verdict_counts
+from gnpool.report.interval import bootstrap
+from gnpool.report.markdown_tables import markdown
+from gnpool.report.page import answer_of, page
+from gnpool.report.reading import read_study
+from gnpool.report.study import Study, Training
+from gnpool.report.verdicts import Counts, by_kind
+from gnpool.report.verdicts import count as count_verdicts
 
-__all__ = ["Grid", "grids", "number", "verdict_counts"]
+__all__ = [
+    "Answer",
+    "Counts",
+    "Grid",
+    "Study",
+    "Training",
+    "answer",
+    "answer_of",
+    "bootstrap",
+    "by_kind",
+    "count_verdicts",
+    "grids",
+    "markdown",
+    "number",
+    "page",
+    "read_study",
+    "verdict_counts",
+]

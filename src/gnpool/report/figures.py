@@ -17,6 +17,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 DPI = 110
 FLOOR = 0.01  # percent: what is below is drawn here, since 0 has no place on a logarithmic axis
 PUBLISHED = (50, 100)  # nodes: what the paper shows
+LARGE = "sparse graphs"  # of rows such as "GNP, tree": the same model on other graphs, a point each
 BRANCHES = (("pos", "positive branch", COLORS[0], "-"), ("neg", "negative branch, p without its sign", COLORS[1], "--"))
 Result = Mapping[str, Any]  # a table of results.json
 
@@ -38,7 +39,7 @@ def size_figure(table: Result) -> Figure:
         points = lines.setdefault(task, {}).setdefault(model, [])
         if cell["ours"] is not None and cell["ours"]["mean"] is not None:
             points.append((int(cell["column"]), cell["ours"]["mean"], cell["ours"]["std"] or 0.0))
-    models = list(dict.fromkeys(model for task in lines.values() for model in task))
+    models = list(dict.fromkeys(_plain(model) for task in lines.values() for model in task))
     figure = new_figure(4.2 * len(lines), 4.3)
     panels = figure.subplots(1, len(lines), sharey=True, squeeze=False)[0]
     for panel, (task, found) in zip(panels, lines.items(), strict=True):
@@ -46,16 +47,22 @@ def size_figure(table: Result) -> Figure:
         for model, points in found.items():
             if not points:
                 continue
-            place = models.index(model)
+            place = models.index(_plain(model))
             size, mean, std = (np.array(values, dtype=float) for values in zip(*sorted(points), strict=True))
             low, high = np.maximum(mean - std, FLOOR), np.maximum(mean + std, FLOOR)
             color, marker = COLORS[place % len(COLORS)], MARKERS[place % len(MARKERS)]
+            if model != _plain(model):  # single points, hollow
+                mean = np.maximum(mean, FLOOR)
+                panel.plot(
+                    size, mean, marker, color=color, markersize=6, fillstyle="none", label=f"{_plain(model)}, {LARGE}"
+                )
+                continue
             panel.fill_between(size, low, high, color=color, alpha=0.15, linewidth=0)
             panel.plot(size, np.maximum(mean, FLOOR), color=color, marker=marker, markersize=5, label=model)
         sizes = sorted({point[0] for points in found.values() for point in points})
         panel.set_xscale("log")
         panel.set_yscale("log")
-        panel.set_xticks([size for size in sizes if size in (50, 100, 200, 400, 1000)] or sizes)
+        panel.set_xticks([size for size in sizes if size in (50, 100, 200, 400, 1000, 10000)] or sizes)
         panel.set_xticklabels([f"{size:g}" for size in panel.get_xticks()])
         panel.minorticks_off()
         panel.set_xlabel("nodes of the test graphs")
@@ -69,6 +76,11 @@ def size_figure(table: Result) -> Figure:
         handles |= dict(zip(labels, drawn, strict=True))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False)
     return figure
+
+
+def _plain(model: str) -> str:
+    """The model of a row, without the graphs that it was tested on."""
+    return model.partition(", ")[0]
 
 
 def exponent_figure(table: Result) -> Figure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections import Counter
@@ -10,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 MODEL_COLUMN = "model"  # of rows that stand beside the grid: they are shown as the columns of a grid of their own
-NARROW = 8  # from this number of columns on, deviations are left out; results.json has them
-Result = Mapping[str, Any]  # a table of results.json
+WIDTH = 120  # characters; where a grid is wider, deviations are left out, and then it is cut: results.json has them
+Result = Mapping[str, Any]  # a table of results.json, or a cell
+Place = tuple[str, str, Result]  # row, column and cell of a grid
 
 
 @dataclass(frozen=True)
@@ -36,27 +38,35 @@ def grids(table: Result) -> list[Grid]:
         >>> from gnpool.report import grids
         >>> ours = {"mean": 1.31, "std": 0.2, "runs": [1.11, 1.51], "failed": 0}
         >>> cell = {"row": "GNP", "column": "harmonic", "ours": ours, "paper": {"mean": 1.1, "std": 0.8}}
-        >>> table = {"table": "t", "title": "Error", "metric": "MAPE", "cells": [{**cell, "verdict": "agrees"}]}
+        >>> table = {"table": "t", "title": "Error", "metric": "MAPE", "cells": [{**cell, "verdict": "matched"}]}
         >>> grids(table)[0].rows
-        (('GNP', 'ours\npaper\n', '1.31 ± 0.20\n1.1 ± 0.8\nagrees'),)
+        (('GNP', 'ours\npaper\n', '1.31 ± 0.20\n1.1 ± 0.8\nmatched'),)
     """
     title = f"{table['table']}: {table['title']} ({table['metric']})"
     named = [f"{name}: {table[f'{name}_are']}" for name in ("rows", "columns") if table.get(f"{name}_are")]
     title = "; ".join([title, *named])
     if any(cell.get("curves") for cell in table["cells"]):
         return [_exponents(title, table["cells"])]
+    found = [grid for places in parts(table["cells"]) for grid in _fitting(places)]
+    titles = [title, *[f"{table['table']}, continued"] * (len(found) - 1)]
+    return [dataclasses.replace(grid, title=name) for grid, name in zip(found, titles, strict=True)]
+
+
+def parts(cells: Sequence[Result]) -> list[list[Place]]:
+    """Cells as one grid or several: columns with the same rows belong together."""
     columns: dict[str, list[Result]] = {}
-    for cell in table["cells"]:
+    for cell in cells:
         columns.setdefault(cell["column"], []).append(cell)
-    parts: dict[tuple[str, ...], list[Result]] = {}  # columns with the same rows belong together
-    for cells in columns.values():
-        parts.setdefault(tuple(cell["row"] for cell in cells), []).extend(cells)
-    found = []
-    for place, cells in enumerate(parts.values()):
-        beside = cells[0]["column"] == MODEL_COLUMN
-        places = [("", cell["row"], cell) if beside else (cell["row"], cell["column"], cell) for cell in cells]
-        found.append(_grid(title if place == 0 else f"{table['table']}, continued", places))
-    return found
+    found: dict[tuple[str, ...], list[Result]] = {}
+    for members in columns.values():
+        found.setdefault(tuple(cell["row"] for cell in members), []).extend(members)
+    return [
+        [
+            ("", cell["row"], cell) if cell["column"] == MODEL_COLUMN else (cell["row"], cell["column"], cell)
+            for cell in part
+        ]
+        for part in found.values()
+    ]
 
 
 def number(value: float, digits: int) -> str:
@@ -82,24 +92,43 @@ def verdict_counts(table: Result) -> str:
     return f"{len(compared)} published cells: {named}" if named else ""
 
 
-def _grid(title: str, places: Sequence[tuple[str, str, Result]]) -> Grid:
+def _fitting(places: Sequence[Place]) -> list[Grid]:
+    """Places as grids that are not too wide."""
+    for wide in (True, False):
+        grid = _grid(places, wide)
+        if _width(grid) <= WIDTH:
+            return [grid]
+    columns = list(dict.fromkeys(column for _, column, _ in places))
+    if len(columns) == 1:
+        return [grid]
+    first = set(columns[: (len(columns) + 1) // 2])
+    halves = [[p for p in places if p[1] in first], [p for p in places if p[1] not in first]]
+    return [grid for half in halves for grid in _fitting(half)]
+
+
+def _width(grid: Grid) -> int:
+    """Characters of a line, with what is drawn between columns."""
+    columns = zip(grid.head, *grid.rows, strict=True)
+    return 1 + sum(3 + max(len(line) for cell in column for line in cell.split("\n")) for column in columns)
+
+
+def _grid(places: Sequence[Place], wide: bool) -> Grid:
     rows = list(dict.fromkeys(row for row, _, _ in places))
     columns = list(dict.fromkeys(column for _, column, _ in places))
     cell_at = {(row, column): cell for row, column, cell in places}
-    wide = len(columns) < NARROW
     lines = []
     for row in rows:
         cells = [cell_at.get((row, column)) for column in columns]
         compared = any(cell is not None and cell["paper"] is not None for cell in cells)
         label = "ours\npaper\n" if compared else "ours"
         lines.append((row, label, *(_cell(cell, compared, wide) for cell in cells)))
-    return Grid(title, ("", "", *(re.sub(r"(/)|(?=\()", r"\1\n", column) for column in columns)), tuple(lines))
+    return Grid("", ("", "", *(re.sub(r"(/)|(?=\()", r"\1\n", column) for column in columns)), tuple(lines))
 
 
 def _cell(cell: Result | None, compared: bool, wide: bool) -> str:
     if cell is None:
         return ""
-    digits = 3 if cell.get("metric") == "MAE" else 1
+    digits = 3 if cell.get("metric") in ("MAE", "ACCURACY") else 1
     ours = _value(cell["ours"], 3 if digits == 3 else 2, wide) if cell["ours"] is not None else "-"
     if not compared:
         return ours

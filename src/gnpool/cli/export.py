@@ -1,0 +1,38 @@
+"""``gnpool export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from gnpool.cli.inputs import bad_input
+from gnpool.cli.output import say, show_json
+
+EPILOG = "Example: gnpool export my-fit/model --format onnx -o model.onnx"
+
+
+def export(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model, such as DIR/model of 'gnpool fit'.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, or the folder for pyg.")],
+    form: Annotated[
+        Literal["onnx", "torch", "pyg"],
+        typer.Option("--format", help="ONNX, a program of torch.export, or source code and weights in plain PyG."),
+    ] = "onnx",
+    json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+) -> None:
+    """Write a saved model in a form that runs without gnpool.
+
+    Numbers of nodes, edges and graphs stay free. The ONNX file is checked in onnxruntime on graphs of other sizes. It
+    begins where preprocessing ends; what that was is kept in its metadata.
+    """
+    with bad_input():
+        from gnpool.fit.export import write_export
+
+        written = write_export(model, out, form)
+    if json:
+        show_json({"format": form, "files": [str(path) for path in written]})
+        return
+    for path in written:
+        say(f"wrote {path}")

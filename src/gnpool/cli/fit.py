@@ -1,0 +1,113 @@
+"""``gnpool fit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from gnpool.cli.inputs import bad_input, progress
+from gnpool.cli.output import say, show_json, show_table
+
+EPILOG = "Example: gnpool fit my-graphs --out my-fit"
+LevelName = Literal["graph", "node"]
+DeviceName = Literal["auto", "cpu", "cuda"]
+
+
+def fit(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A folder or zip of graphs.csv, nodes.csv, edges.csv (or .parquet; sets have no edges), a folder or "
+            "zip with a TUDataset, a .pt list of PyG's Data, or package.module:function.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the model, fit.json and the picture.")],
+    target: Annotated[LevelName, typer.Option(help="Whether graphs or nodes have a target.")] = "graph",
+    task: Annotated[
+        Literal["regression", "classification"] | None,
+        typer.Option(help="What to do.  [default: seen from the target]"),
+    ] = None,
+    split: Annotated[Literal["size", "random"], typer.Option(help="Test on the largest graphs, or on any.")] = "size",
+    y: Annotated[str, typer.Option(help="Column with the target.")] = "y",
+    categorical: Annotated[
+        list[str] | None, typer.Option(help="Column whose numbers are categories; repeat it.")
+    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat it.")] = None,
+    directed: Annotated[bool, typer.Option("--directed", help="Edges of the tables go one way.")] = False,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Length of each training.  [default: from the number of graphs]")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Networks of each kind.  [default: 3, or 1 for much data]")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Another number, another split and other networks.")] = 0,
+    device: Annotated[DeviceName, typer.Option(help="Where to train; auto is a GPU if there is one.")] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print what fit.json holds.")] = False,
+) -> None:
+    """Find the pooling that your own data wants, and a model that keeps working on larger graphs.
+
+    Trains GNP beside the fixed poolings on the smaller graphs, names what was learned, replaces it by the exact pooling
+    where validation agrees, and tests on the largest graphs. Nothing is written before all is done.
+    """
+    with bad_input():
+        _check_out(out)
+        from gnpool.data import read_graphs
+        from gnpool.fit import Options, answer, run_study
+        from gnpool.fit.result import write_result
+
+        with progress() as show:
+            show("reading", 0.0)
+            table = read_graphs(
+                data, target, y=y, directed=directed, categorical=categorical or (), ignore=ignore or ()
+            )
+            study = run_study(table, Options(task, split, epochs, seeds, seed, choose_device(device)), show)
+        found = answer(study)
+        result = write_result(out, study, found)
+    if json:
+        show_json(result)
+    else:
+        _show(result, study, out)
+
+
+def choose_device(name: str) -> str:
+    """``auto`` is a GPU if there is one."""
+    import torch
+
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
+def _check_out(out: Path) -> None:
+    from gnpool.fit.result import check_out
+
+    check_out(out)
+
+
+def _show(result: dict[str, Any], study: Any, out: Path) -> None:
+    from gnpool.fit import histogram
+    from gnpool.fit.result import table_rows
+
+    problem, data = result["problem"], result["data"]
+    kind = "sets" if data["edges"] is None else "graphs"
+    what = f"{problem['task']} of {problem['level']}s, {problem['reason']}"
+    say(f"{data['graphs']:,} {kind}, {data['nodes']:,} nodes: {what}.")
+    for line in data["columns"]:
+        say(f"  {line}")
+    say(histogram(study.table.sizes, study.split))
+    say(
+        f"Network: {result['network']['chosen']}. {result['meta']['epochs']} epochs, {result['meta']['seconds']:.0f} s."
+    )
+    inside, larger = (result["split"][part] for part in ("inside", "larger"))
+    head = ["poolings", "validation loss"]
+    head += [f"error, {part['smallest']} to {part['largest']} nodes" for part in (inside, larger)]
+    title = "Errors are relative, in percent" if problem["task"] == "regression" else "Errors: share of wrong classes"
+    show_table(title, head, table_rows(result))
+    for note in result["notes"]:
+        say(f"Note: {note}")
+    say(result["answer"]["text"])
+    say(
+        f"wrote {out}: model, learned, fit.json"
+        + (", fit.png" if (out / "fit.png").exists() else "; no picture without matplotlib")
+    )

@@ -1,0 +1,59 @@
+"""What the commands on users' own data share: bad input is one line and status 2; progress on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+
+from gnpool.cli.errors import describe
+
+BAD_INPUT = 2
+SECONDS = 20.0  # between lines of progress where nobody watches
+
+
+@contextmanager
+def bad_input() -> Iterator[None]:
+    """Turn what is wrong with a user's files inside the block into one line on stderr and status 2."""
+    from gnpool.data import DataError
+    from gnpool.models import SavedModelError
+
+    try:
+        yield
+    except (DataError, SavedModelError, FileExistsError, FileNotFoundError, IsADirectoryError) as error:
+        typer.echo(f"Error: {describe(error)}", err=True)
+        raise typer.Exit(BAD_INPUT) from None
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, float], None]]:
+    """A bar on a terminal, a line now and then elsewhere; called with what is being done and how much of all is."""
+    if not sys.stderr.isatty():
+        last = time.monotonic()
+
+        def note(text: str, done: float) -> None:
+            nonlocal last
+            if time.monotonic() - last > SECONDS:
+                last = time.monotonic()
+                typer.echo(f"{100 * done:3.0f} %  {text}", err=True)
+
+        yield note
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        BarColumn(bar_width=20),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda text, done: bar.update(task, description=escape(text), completed=done)

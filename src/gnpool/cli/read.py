@@ -1,0 +1,101 @@
+"""``gnpool read``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gnpool.cli.output import say, show_json
+from gnpool.cli.reproduce import PresetName
+
+if TYPE_CHECKING:
+    from gnpool.insight import Reading
+
+EPILOG = "Example: gnpool read results/paper --table exp_graph_harmonic --figure plane.png"
+Curves = dict[str, dict[str, list[float]]]
+
+
+def read(
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL", exists=True, file_okay=False, help="A saved model, or a folder of 'gnpool reproduce'."
+        ),
+    ],
+    table: Annotated[str | None, typer.Option(help="In a folder of results: the table of the model.")] = None,
+    row: Annotated[str, typer.Option(help="Its row; GNP* shows what it was crystallised to.")] = "GNP",
+    column: Annotated[str | None, typer.Option(help="Its column.  [default: the first that the row has]")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
+    preset: Annotated[PresetName, typer.Option(help="Preset that it was trained with.")] = "paper",
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw the plane of poolings into this file (.png, .svg, .pdf).")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the reading as JSON.")] = False,
+) -> None:
+    """Say which pooling a trained model has learned, layer by layer.
+
+    MODEL is a folder with model.json and model.safetensors, whose exponents are compared with the named poolings in
+    the plane of p and q; or a folder that 'gnpool reproduce' wrote, where --table and --row name the model. Then the
+    comparison is made on its validation data, value by value, and a figure shows the way taken in training.
+    """
+    saved = (model / "model.json").exists()
+    if saved and table is not None:
+        raise typer.BadParameter("a saved model stands in no table", param_hint="'--table'")
+    if not saved and table is None:
+        known = (model / "units").is_dir()
+        hint = "say which model of these results" if known else f"{model} holds neither a model.json nor results"
+        raise typer.BadParameter(hint, param_hint="'--table'" if known else "'MODEL'")
+    if figure is not None:
+        _check_drawing()
+    crystal: dict[str, Any] | None = None
+    if table is None:
+        reading, curves = _read_saved(model)
+    else:
+        reading, curves, crystal = _read_cell(model, table, row, column, seed, preset)
+    if figure is not None:
+        reading.draw(figure, curves)
+    if json:
+        show_json({**reading.to_dict(), "crystal": crystal, "figure": None if figure is None else str(figure)})
+        return
+    say(str(reading))
+    if not reading.with_data:
+        say("Distances are those in the plane of 1/p and q, since a saved model has no data with it.")
+    if crystal is not None:
+        say(f"Crystallised to {crystal['text']}: {crystal['reason']}.")
+    if figure is not None:
+        say(f"wrote {figure}")
+
+
+def _read_saved(folder: Path) -> tuple[Reading, Curves | None]:
+    from gnpool.insight import read as read_model
+    from gnpool.models import load_model
+
+    return read_model(load_model(folder)), None
+
+
+def _read_cell(
+    folder: Path, table: str, row: str, column: str | None, seed: int, preset: str
+) -> tuple[Reading, Curves, dict[str, Any] | None]:
+    from gnpool.lab import get_preset
+    from gnpool.lab.stored import find_cell, read_stored
+    from gnpool.store import Store
+
+    store, amount = Store(folder, create=False), get_preset(preset)
+    recipe = find_cell(table, row, column).recipe
+    reading, curves = read_stored(store, recipe.base, seed, amount)
+    crystal = None
+    if recipe.crystallised:
+        record = store.get(recipe.key(amount, "all"))
+        if record is None:
+            raise ValueError(f"{folder} has no {row} of {table}; 'gnpool reproduce {table}' makes it")
+        (crystal,) = [found for found in record.scores["crystals"] if found["seed"] == seed]
+    return reading, curves, crystal
+
+
+def _check_drawing() -> None:
+    """A missing matplotlib shows now, and not after the reading."""
+    from gnpool.report.figures import new_figure
+
+    new_figure(1.0, 1.0)

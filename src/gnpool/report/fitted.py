@@ -1,0 +1,155 @@
+"""What ``gnpool fit`` found, in the shapes of a page: an answer, tables, facts. What is missing is left out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gnpool.report.answer import Answer
+
+PARTS = ("inside", "larger")
+HIDDEN = (
+    "answer",
+    "by_size",
+    "constant",
+    "graphs",
+    "models",
+    "notes",
+    "preprocessing",
+    "schema",
+)  # shown elsewhere or not
+ELSEWHERE = (("meta", "device"), ("meta", "python"), ("meta", "seconds"))  # among the facts of every study
+Fit = Mapping[str, Any]  # what fit.json holds
+
+
+def fit_answer(fit: Fit) -> Answer:
+    """The answer of a fit: its first sentence on top, the others below it, then the notes."""
+    found = fit.get("answer")
+    words = str((found.get("text") if isinstance(found, Mapping) else found) or "A fit, without an answer")
+    first, *rest = re.split(r"(?<=\.)\s+(?=[A-Z])", words.strip())
+    return Answer("", "", first.rstrip("."), (*rest, *(str(note) for note in _list(fit.get("notes")))))
+
+
+def fit_tables(fit: Fit) -> list[dict[str, Any]]:
+    """The errors of a fit as tables of results.json: against size, inside the training sizes, and on larger graphs."""
+    metric = "share of wrong answers (%)" if _get(fit, "problem", "task") == "classification" else "relative error (%)"
+    models = [model for model in _list(fit.get("models")) if isinstance(model, Mapping)]
+    models.sort(
+        key=lambda one: (not one.get("chosen"), not one.get("finished", True), one.get("validation_loss") or 0.0)
+    )
+    found = []
+    for name, title, cells in (
+        ("by_size", "Error on test graphs against their size", _by_size(fit, models)),
+        ("fit", "Errors on test graphs, those of training sizes and larger ones", _by_part(fit, models)),
+    ):
+        if cells:
+            shown = [{**cell, "metric": metric, "paper": None, "verdict": ""} for cell in cells]
+            found.append({"table": name, "title": title, "metric": metric, "unit": "%", "cells": shown})
+    return found
+
+
+def fit_facts(fit: Fit) -> dict[str, str]:
+    """What a fit tells about itself: every plain value, by where it stands."""
+    found = {}
+    for group, value in fit.items():
+        if group not in HIDDEN:
+            fields = value if isinstance(value, Mapping) else {"": value}
+            for name, item in fields.items():
+                words = _words(item)
+                if words and (group, name) not in ELSEWHERE:
+                    found[f"{group}: {name}" if name and group != "meta" else str(name or group)] = words
+    confidence = _get(fit, "answer", "confidence")
+    if isinstance(confidence, (int, float)):
+        found["confidence of the answer"] = f"{100 * confidence:.0f} % of resampled validation sets"
+    return found
+
+
+def fit_pooling(fit: Fit) -> str | None:
+    """The pooling that the answer names last, that of the readout."""
+    poolings = _list(_get(fit, "answer", "poolings"))
+    return str(poolings[-1]) if poolings else None
+
+
+def fit_machine(fit: Fit) -> Mapping[str, Any]:
+    """Where a fit ran, as far as it tells."""
+    meta = fit.get("meta")
+    return meta if isinstance(meta, Mapping) else {}
+
+
+def _by_size(fit: Fit, models: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    curve = fit.get("by_size")
+    errors = _get(fit, "by_size", "errors")
+    if not isinstance(curve, Mapping) or not isinstance(errors, Mapping):
+        return []
+    return [
+        {"row": f"/{label}", "column": str(round(size)), "ours": _percent(error), "gnp": _is_gnp(label)}
+        for label in [str(model.get("label")) for model in models]
+        for size, error in zip(_list(curve.get("sizes")), _list(errors.get(label)), strict=False)
+    ]
+
+
+def _by_part(fit: Fit, models: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    columns = {part: f"{part}: {_words(_get(fit, 'split', part)) or 'graphs'}" for part in PARTS}
+    rows = [(_name(model), _is_gnp(str(model.get("label"))), model) for model in models]
+    if isinstance(fit.get("constant"), Mapping):
+        rows.append(("best constant", False, fit["constant"]))
+    return [
+        {"row": row, "column": columns[part], "ours": _percent(_get(model, part, "error")), "gnp": gnp}
+        for row, gnp, model in rows
+        for part in PARTS
+        if _get(model, part, "error") is not None
+    ]
+
+
+def _name(model: Mapping[str, Any]) -> str:
+    """The label of a model, its poolings where the label does not tell them, and what became of it."""
+    label = str(model.get("label"))
+    poolings = "/".join(map(str, _list(model.get("poolings"))))
+    shown = label if not poolings or poolings == label else f"{label} ({poolings})"
+    return (
+        f"{shown}, chosen"
+        if model.get("chosen")
+        else shown
+        if model.get("finished", True)
+        else f"{shown}, a first look"
+    )
+
+
+def _is_gnp(label: str) -> bool:
+    return label.startswith("GNP")
+
+
+def _percent(error: Any) -> dict[str, Any] | None:
+    """A part of 1, as a cell holds it."""
+    if not isinstance(error, (int, float)) or not math.isfinite(error):
+        return None
+    return {"mean": 100 * error, "std": None, "runs": [100 * error], "failed": 0}
+
+
+def _words(item: Any) -> str:
+    """A plain value, a list of plain values, or a part of the graphs, in words; empty for anything else."""
+    if isinstance(item, Mapping) and {"graphs", "smallest", "largest"} <= item.keys():
+        return f"{item['graphs']} graphs of {item['smallest']} to {item['largest']} nodes"
+    if isinstance(item, list):
+        return ", ".join(_plain(item)) if len(list(_plain(item))) == len(item) else ""
+    return next(_plain([item]), "")
+
+
+def _plain(items: Sequence[Any]) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, str) and item and "\n" not in item:
+            yield item
+        elif isinstance(item, (int, float)) and not isinstance(item, bool):
+            yield f"{item:,.6g}" if isinstance(item, float) else f"{item:,}"
+
+
+def _get(fields: Any, *path: str) -> Any:
+    for name in path:
+        fields = fields.get(name) if isinstance(fields, Mapping) else None
+    return fields
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,229 @@
+"""``gnpool fit``, ``predict`` and ``export``: the way of a newcomer, and what bad input looks like."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.data import Data
+from typer.testing import CliRunner
+
+from gnpool.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = ["--epochs", "12", "--seeds", "1"]
+
+
+def write_sets(folder: Path, count: int, low: int, high: int, seed: int = 0, **columns: str) -> Path:
+    """Sets of numbers with their sum as target; names that a careless page or terminal would take for code."""
+    generator = random.Random(seed)  # noqa: S311 -- not for secrets
+    folder.mkdir()
+    graphs, nodes = ["graph,y"], ["graph,<script>alert(1)</script>"]
+    for k in range(count):
+        values = [round(generator.random(), 3) for _ in range(generator.randint(low, high))]
+        graphs.append(f"<b>{k}</b>,{sum(values):.6f}")
+        nodes += [f"<b>{k}</b>,{value}" for value in values]
+    (folder / "graphs.csv").write_text("\n".join(graphs) + "\n")
+    (folder / "nodes.csv").write_text("\n".join(nodes) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    place = tmp_path_factory.mktemp("fit")
+    data = write_sets(place / "data", 100, 3, 12)
+    done = CliRunner().invoke(app, ["fit", str(data), "--out", str(place / "out"), *QUICK])
+    assert done.exit_code == 0, done.output
+    return place, done.stdout
+
+
+def test_fit_reports_and_writes(fitted: tuple[Path, str]) -> None:
+    place, text = fitted
+    assert sorted(path.name for path in (place / "out").iterdir()) == ["fit.json", "fit.png", "learned", "model"]
+    assert "100 sets" in text
+    assert "regression of graphs" in text
+    assert "# train, + validation, o test, same sizes, * test, larger" in text
+    assert "Pool by the sum over the elements (chosen on" in text
+    result = json.loads((place / "out" / "fit.json").read_text())
+    assert result["schema"] == 1
+    assert result["answer"]["poolings"] == ["sum"]
+    assert result["answer"]["text"] in text
+    assert (place / "out" / "fit.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in place.iterdir() if path.name.startswith(".")] == []
+
+
+def test_predict_larger_sets(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    data = write_sets(tmp_path / "data", 20, 60, 80, seed=1)
+    out = tmp_path / "out.csv"
+    done = CliRunner().invoke(app, ["predict", str(fitted[0] / "out" / "model"), str(data), "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    with out.open(newline="") as file:
+        found = list(csv.DictReader(file))
+    with (data / "graphs.csv").open(newline="") as file:
+        truth = {row["graph"]: float(row["y"]) for row in csv.DictReader(file)}
+    assert [row["graph"] for row in found] == list(truth)
+    errors = [abs(float(row["prediction"]) / truth[row["graph"]] - 1) for row in found]
+    assert sum(errors) / len(errors) < 0.01
+    (data / "graphs.csv").unlink()  # targets are not needed
+    printed = CliRunner().invoke(app, ["predict", str(fitted[0] / "out"), str(data)])
+    assert printed.stdout == out.read_text()
+    spoken = CliRunner().invoke(app, ["predict", str(fitted[0] / "out"), str(data), "--json"])
+    assert [row["nodes"] for row in json.loads(spoken.stdout)] == [int(row["nodes"]) for row in found]
+
+
+@pytest.mark.parametrize("form", ["torch", "pyg", "onnx"])
+def test_export(form: str, fitted: tuple[Path, str], tmp_path: Path) -> None:
+    if form == "onnx":
+        for package in ("onnx", "onnxscript", "onnxruntime"):
+            pytest.importorskip(package, reason=f"ONNX needs {package}")
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["export", str(fitted[0] / "out"), "--format", form, "-o", str(out), "--json"])
+    assert done.exit_code == 0, done.output
+    assert all(Path(path).exists() for path in json.loads(done.stdout)["files"])
+    inputs = {"x": torch.rand(37, 1), "ptr": torch.tensor([0, 30, 31, 37])}  # other sizes than exported
+    from gnpool.models import load_model
+
+    expected = load_model(fitted[0] / "out" / "model")(**inputs)
+    if form == "torch":
+        found = torch.export.load(out).module()(**inputs)
+    elif form == "pyg":
+        code = "import torch; from model import load; m = load(); d = torch.load('in.pt'); torch.save(m(**d), 'out.pt')"
+        torch.save(inputs, out / "in.pt")
+        subprocess.run([sys.executable, "-c", code], cwd=out, check=True)
+        found = torch.load(out / "out.pt")
+    else:
+        import onnx
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(out, providers=["CPUExecutionProvider"])
+        found = torch.from_numpy(session.run(None, {name: value.numpy() for name, value in inputs.items()})[0])
+        kept = {entry.key: entry.value for entry in onnx.load(out).metadata_props}
+        assert json.loads(kept["gnpool"])["problem"]["task"] == "regression"
+    torch.testing.assert_close(found, expected)
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return os.mkdir, ("bomb",)
+
+
+def tables(folder: Path, graphs: str, nodes: str, edges: str | None = None) -> None:
+    folder.mkdir()
+    for name, text in (("graphs", graphs), ("nodes", nodes), ("edges", edges)):
+        if text is not None:
+            (folder / f"{name}.csv").write_text(text)
+
+
+def zipped(path: Path, name: str) -> None:
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr(name, "1, 2\n")
+
+
+BAD: dict[str, tuple[str, Callable[[Path], Any], str]] = {
+    "nothing there": ("d", lambda p: None, "d: there is no such file or folder"),
+    "empty folder": ("d", lambda p: p.mkdir(), "d: it has neither graphs.csv and nodes.csv"),
+    "missing column": (
+        "d",
+        lambda p: tables(p, "graph,y\n1,1\n", "node\n1\n"),
+        "nodes.csv, line 1: the column 'graph'",
+    ),
+    "NaN target": (
+        "d",
+        lambda p: tables(p, "graph,y\n1,nan\n", "graph\n1\n"),
+        "graphs.csv, line 2, column 'y': the ta",
+    ),
+    "one graph": ("d", lambda p: tables(p, "graph,y\n1,2\n", "graph\n1\n"), "the data has one graph; to train"),
+    "unknown nodes": (
+        "d",
+        lambda p: tables(p, "graph,y\n1,2\n", "graph,node\n1,1\n", "graph,source,target\n1,1,<script>\n"),
+        "edges.csv, line 2, column 'target': graph '1' has no node '<script>'",
+    ),
+    "bomb": ("d.pt", lambda p: torch.save([Bomb()], p), "d.pt: it holds objects other than tensors"),
+    "zip that leads out": (
+        "d.zip",
+        lambda p: zipped(p, "../T_A.txt"),
+        "it has a file '../T_A.txt', which leads out of",
+    ),
+    "no module": ("nowhere:graphs", lambda p: None, "there is no module 'nowhere'"),
+    "no target": ("d.pt", lambda p: torch.save([Data(x=torch.ones(2, 1))], p), "'y' of graph 0"),
+}
+
+
+@pytest.mark.parametrize(("name", "make", "message"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_line_and_status_2(
+    name: str, make: Callable[[Path], Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path / name)
+    before = sorted(tmp_path.rglob("*"))
+    done = CliRunner().invoke(app, ["fit", name, "--out", "out"])
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("Error: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert message in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_other_mistakes(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    model, data = str(fitted[0] / "out"), str(fitted[0] / "data")
+    (tmp_path / "mine.txt").write_text("keep")
+    (tmp_path / "broken").mkdir()
+    cases = [
+        (["fit", data, "--out", str(tmp_path)], "it holds other files; choose another folder"),
+        (["fit", data, "--out", str(tmp_path / "mine.txt")], "it is a file; choose another folder"),
+        (["predict", str(tmp_path), data], "model.json: it cannot be read"),
+        (["predict", model, str(tmp_path)], "it has neither graphs.csv"),
+        (["predict", model, data, "-o", str(tmp_path)], "it is a folder"),
+        (["predict", model, data, "-o", str(tmp_path / "no" / "a.csv")], "there is no such folder"),
+        (["export", str(tmp_path / "broken"), "-o", str(tmp_path / "m.onnx")], "model.json: it cannot be read"),
+    ]
+    for arguments, message in cases:
+        done = CliRunner().invoke(app, arguments)
+        assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1), done.stderr
+        assert message in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "mine.txt"]
+
+
+def test_ctrl_c_leaves_nothing(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gnpool", "fit", str(fitted[0] / "data"), "--out", "out", "--epochs", "100000"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(12)
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert errors.splitlines()[-1] == "Interrupted."
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_way_of_a_newcomer(tmp_path: Path) -> None:
+    def run(*command: str) -> str:
+        done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    example = str(ROOT / "examples" / "own_data.py")
+    run(example, "edges")
+    run(example, "larger", "--low", "100", "--high", "200", "--graphs", "20", "--seed", "1")
+    text = run("-m", "gnpool", "fit", "edges", "--out", "fit")
+    assert "Pool by the sum over the neighbours, then the sum over the nodes" in text
+    run("-m", "gnpool", "predict", "fit/model", "larger", "-o", "larger.csv")
+    with (tmp_path / "larger.csv").open(newline="") as file:
+        found = {row["graph"]: float(row["prediction"]) for row in csv.DictReader(file)}
+    with (tmp_path / "larger" / "graphs.csv").open(newline="") as file:
+        truth = {row["graph"]: float(row["y"]) for row in csv.DictReader(file)}
+    assert max(abs(found[graph] / truth[graph] - 1) for graph in truth) < 0.01

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from gnpool.cli import app
+from gnpool.models import GraphNet, save_model
+from tests.lab.shared import smoke_folder
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, ["read", *arguments])
+    return done.exit_code, done.stdout, done.stderr
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    arguments = {"in_channels": 1, "hidden": 4}
+    model = GraphNet(**arguments)  # type: ignore[arg-type]
+    model.aggr.p_pos, model.aggr.q_pos = 1.05, 0.98
+    return save_model(tmp_path / "model", model, {"class": "GraphNet", "arguments": arguments})
+
+
+def test_a_saved_model(saved: Path) -> None:
+    status, out, _ = invoke(str(saved))
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0].split() == ["layer", "branch", "p", "q", "reading"]
+    assert lines[1].split() == ["aggr", "positive", "1.05", "0.98", "mean"]
+    assert "a saved model has no data with it" in lines[-1]
+
+
+def test_a_model_of_a_table_as_json() -> None:
+    table = ("--table", "exp_graph_harmonic", "--preset", "smoke", "--seed", "1")
+    status, out, errors = invoke(str(smoke_folder()), *table, "--json")
+    assert status == 0, errors
+    found = json.loads(out)
+    assert found["with_data"] is True
+    assert [(b["layer"], b["branch"]) for b in found["branches"]] == [
+        ("aggr", "positive"),
+        ("aggr", "negative"),
+        ("readout", "positive"),
+        ("readout", "negative"),
+    ]
+    assert sum(b["share"] for b in found["branches"][:2]) == pytest.approx(1.0)
+    assert found["crystal"] is None
+
+
+def test_what_it_was_crystallised_to() -> None:
+    table = ("--table", "exp_graph_harmonic", "--row", "GNP*", "--preset", "smoke")
+    status, out, errors = invoke(str(smoke_folder()), *table)
+    assert status == 0, errors
+    assert out.splitlines()[-1].startswith("Crystallised to aggr: ")
+
+
+def test_figure(saved: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    status, out, _ = invoke(str(saved), "--figure", str(tmp_path / "new" / "plane.png"))
+    assert status == 0
+    assert out.splitlines()[-1] == f"wrote {tmp_path / 'new' / 'plane.png'}"
+    assert (tmp_path / "new" / "plane.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("{folder}/none",), 2, "does not exist"),
+        (("{folder}",), 2, "holds neither a model.json nor results"),
+        (("{model}", "--table", "demo"), 2, "a saved model stands in no table"),
+        (("{smoke}",), 2, "say which model of these results"),
+        (("{smoke}", "--table", "nope"), 1, "there is no table 'nope'"),
+        (("{smoke}", "--table", "demo", "--row", "x"), 1, "table 'demo' has no row 'x'; its rows are GNP, "),
+        (("{smoke}", "--table", "demo", "--row", "sum,max", "--preset", "smoke"), 1, "has no GNPAggregation inside"),
+        (("{smoke}", "--table", "demo", "--seed", "9", "--preset", "smoke"), 1, "'seed' must be one of 0, 1, got 9"),
+        (("{smoke}", "--table", "demo"), 1, "has no gnp for invsize"),
+    ],
+)
+def test_mistakes(arguments: tuple[str, ...], status: int, message: str, saved: Path, tmp_path: Path) -> None:
+    places = {"folder": tmp_path, "model": saved, "smoke": smoke_folder()}
+    code, out, errors = invoke(*(argument.format(**places) for argument in arguments))
+    assert code == status
+    assert out == ""
+    assert message in " ".join(errors.split())
+    assert "Traceback" not in errors

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from gnpool.insight.names import NAMES as NAMED
+from gnpool.report.charts import Series, apart, even_ticks, log_ticks, panel, short, value_range
+from gnpool.report.learning import learning_figures
+from gnpool.report.plane import NAMES, across, down, ends_table, nearest, plane_data, plane_svg, walks
+from gnpool.report.sizes import size_figures, size_lines
+from gnpool.report.study import Training
+from tests.report.shared import tables
+
+
+def points(svg: str, name: str) -> list[tuple[float, float]]:
+    group = re.search(rf'data-name="{re.escape(name)}".*?</g>', svg)
+    assert group is not None
+    line = re.search(r'd="M([^"Z]*)" class="line"', group[0])
+    assert line is not None
+    return [(float(x), float(y)) for x, y in (place.split(",") for place in line[1].split("L"))]
+
+
+def draw(*series: Series, x_log: bool = False, **options: object) -> str:
+    return panel("t", series, x_label="x", y_label="y", x_log=x_log, summary="s", **options)  # type: ignore[arg-type]
+
+
+def test_lines_are_straight_where_powers_are() -> None:
+    svg = draw(Series("a", [1, 10, 100], [1.0, 10.0, 100.0], tips=["1", "2", "3"]), x_log=True)
+    (x0, y0), (x1, y1), (x2, y2) = points(svg, "a")
+    assert x1 == pytest.approx((x0 + x2) / 2, abs=0.1)
+    assert y1 == pytest.approx((y0 + y2) / 2, abs=0.1)
+    assert y2 < y0  # up
+    assert 'data-tips="1|2|3"' in svg
+
+
+def test_what_is_missing_or_not_finite_is_left_out() -> None:
+    svg = draw(Series("a", [1, 2, 3, 4], [1.0, None, math.inf, 2.0], tips=["p", "q", "r", "s"]))
+    assert len(points(svg, "a")) == 2
+    assert 'data-tips="p|s"' in svg
+
+
+@pytest.mark.parametrize("values", [[1.0], [1.0, 1.0], [None, None], [1e-12, 1e12], [5.0, 5.01]])
+def test_odd_values_are_drawn(values: list[float | None]) -> None:
+    svg = draw(Series("a", list(range(len(values))), values))
+    assert "nan" not in svg
+    assert "inf" not in svg
+
+
+def test_labels_do_not_touch() -> None:
+    series = [Series(f"model {k}", [1, 2], [1.0, 1.0 + 0.01 * k], color=k) for k in range(5)]
+    svg = draw(*series)
+    heights = sorted(float(y) for y in re.findall(r'y="([\d.]+)" class="label"', svg))
+    assert len(heights) == 5
+    assert min(np.diff(heights)) >= 13.9
+
+
+@pytest.mark.parametrize("wanted", [[0.0], [5.0, 5.0, 5.0], [99.0, 98.0, 97.0, 1.0], []])
+def test_apart(wanted: list[float]) -> None:
+    found = apart(wanted, 10.0, 0.0, 100.0)
+    assert sorted(range(len(wanted)), key=lambda k: (wanted[k], found[k])) == sorted(
+        range(len(found)), key=lambda k: found[k]
+    )
+    assert all(b - a >= 10 - 1e-9 for a, b in zip(sorted(found), sorted(found)[1:], strict=False))
+    assert all(0 <= place <= 100 for place in found)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.01, 0.02), (0.3, 70), (1, 1e9), (99, 101)])
+def test_ticks_are_few_and_inside(low: float, high: float) -> None:
+    found = log_ticks(low, high)
+    assert len(found) <= 6
+    assert all(low * 0.999 <= tick <= high * 1.001 for tick in found)
+    assert len(even_ticks(low, high)) <= 7
+
+
+def test_short_names() -> None:
+    assert short("sum,max") == "sum,max"
+    assert short("a very long name indeed") == "a very long n…"
+
+
+def test_a_range_holds_bands() -> None:
+    low, high = value_range([Series("a", [1, 2], [1.0, 2.0], [0.1, 0.1], [9.0, 30.0])])
+    assert low < 1.0
+    assert high > 30.0
+    assert value_range([]) == (0.1, 10.0)
+
+
+def test_sizes() -> None:
+    lines = size_lines(tables()[1])
+    assert [(line.task[:7], line.model, sorted(line.cells)) for line in lines[:2]] == [
+        ("invsize", "GNP", [50, 100, 1000]),
+        ("invsize", "sum,max", [50, 100, 1000]),
+    ]
+    assert size_lines(tables()[0]) == []
+    first, second = size_figures(lines)
+    assert len(points(first, "GNP")) == 3
+    assert len(points(second, "sum,max")) == 2  # the largest was not run
+    assert "1,000 nodes: 20.00 ± 2.00 %, interval 18.00 to 22.00" in first
+    assert "<td>20.00 ± 2.00</td>" in first
+
+
+def test_learning_curves() -> None:
+    values = np.array([[10.0, 30.0, 20.0], [1.0, np.nan, 3.0], [np.nan, np.nan, np.nan], [4.0, 4.0, np.inf]])
+    gnp = Training("harmonic", "", "gnp", curves={"metric": values, "readout.p_pos": values})
+    others = [Training("harmonic", "", f"m{k}", curves={"metric": values + k}) for k in range(6)]
+    (figure,), other = learning_figures([*others, gnp, Training("harmonic", "tree", "gnp", curves={"loss": values})])
+    assert len(other) == 1
+    assert "validation loss" in other[0]
+    assert len(points(figure, "gnp")) == 3  # an epoch without any value is left out
+    assert figure.count('class="series grey"') == 3  # those beyond the first four
+    assert "epoch 1: 20|epoch 2: 2|epoch 4: 4" in figure
+
+
+def test_names_are_those_of_insight() -> None:
+    assert {(name, p, q) for name, p, q, _, _ in NAMES} == {(named.name, named.p, named.q) for named in NAMED}
+
+
+def test_the_plane_runs_from_minus_to_plus_infinity() -> None:
+    places = [across(p) for p in (-math.inf, -50.0, -2.0, -1.0, 1.0, 1.5, 3.0, math.inf)]
+    assert places == sorted(places)
+    assert across(2.0) - across(1.0) == pytest.approx(across(math.inf) - across(2.0))  # even steps of 1/p
+    assert down(1.0) < down(0.0) < down(-1.0)
+
+
+def walk() -> Training:
+    epochs = np.arange(1.0, 202.0)[:, None] * np.ones(2)
+    curves = {
+        "a.readout.p_pos": 1 + 1 / epochs,
+        "a.readout.q_pos": 1 - 1 / epochs,
+        "a.readout.p_neg": epochs.copy(),
+        "a.readout.q_neg": 0 * epochs,
+        "loss": epochs,
+    }
+    curves["a.readout.p_neg"][100:, 1] = np.nan
+    return Training("harmonic", "", "gnp", curves=curves)
+
+
+def test_walks() -> None:
+    (found,) = walks([walk(), Training("x", "", "sum", curves={"loss": np.ones((3, 1))})])
+    assert found.label == "harmonic · gnp · a.readout"
+    assert (plane_data([], "max")["start"], plane_data([], "learned")["start"]) == (2, None)
+    data = plane_data([found])["walks"][0]
+    assert len(data["pos"]) == 2
+    assert data["pos"][0][:2] == [2.0, 0.0]
+    assert data["pos"][0][-2:] == pytest.approx([1.005, 0.995], abs=1e-3)
+    assert data["neg"][0][:2] == [-1.0, 0.0]
+    assert len(data["neg"][1]) < len(data["neg"][0])  # ends where it is not finite any more
+    svg = plane_svg(found)
+    assert svg.count('class="walk"') == 4
+    table = ends_table([found])
+    assert "harmonic · gnp · a.readout, p &gt; 0" in table
+    assert "<td>mean</td>" in table
+    assert "<td>min</td>" in table
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "name"),
+    [
+        (1.0, 0.1, "sum"),
+        (300.0, 0.0, "max"),
+        (-300.0, 0.0, "min"),
+        (1.9, 0.4, "root mean square"),
+        (-1.1, -1, "harmonic mean"),
+    ],
+)
+def test_nearest(p: float, q: float, name: str) -> None:
+    assert nearest(p, q)[0] == name
