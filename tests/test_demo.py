@@ -35,7 +35,7 @@ def test_exits_with_0(result: subprocess.CompletedProcess[str]) -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("model", ["GNP", "sum,sum", "sum,mean", "sum,max", "sum,min"])
+@pytest.mark.parametrize("model", ["GNP", r"GNP\*", "sum,sum", "sum,mean", "sum,max", "sum,min"])
 def test_prints_every_model_on_every_task(result: subprocess.CompletedProcess[str], model: str) -> None:
     cell = r"[\d,.]+ ± [\d,.]+"
     assert re.search(rf"^│ {model} +│ ours +│ +{cell} │ +{cell} │ +{cell} │$", result.stdout, re.MULTILINE)
@@ -54,8 +54,15 @@ def test_prints_what_each_branch_learned(result: subprocess.CompletedProcess[str
             assert re.search(row, part, re.MULTILINE), part
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_prints_what_it_was_crystallised_to(result: subprocess.CompletedProcess[str], task: str) -> None:
+    part = result.stdout.split(f"\n{task}: GNP ")[1].split("exact: ")[0]
+    line = r"^  crystallised \(GNP\*\): aggr: [\w ]+, readout: [\w ,:;]+: [\d.]+ %$"
+    assert re.search(line, part, re.MULTILINE), part
+
+
 def test_progress_goes_to_stderr_one_line_a_training(result: subprocess.CompletedProcess[str]) -> None:
-    assert len(re.findall(r"^\[\d+ of 30\] \w+: .*: trained", result.stderr, re.MULTILINE)) == 15
+    assert len(re.findall(r"^\[\d+ of 36\] \w+: .*: trained", result.stderr, re.MULTILINE)) == 18  # 3 of them GNP*
     assert "\r" not in result.stderr  # the live display is for terminals only
 
 
@@ -81,7 +88,10 @@ def test_a_branch_that_is_switched_off_is_missing(folder: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("errors", "line"),
     [
-        ({"GNP": 2.0, "sum,sum": 80.0, "sum,max": 70.0}, "beats the fixed poolings, 2.0 % against 70.0 % of sum,max."),
+        (
+            {"GNP": 2.0, "GNP*": 0.0, "sum,sum": 80.0, "sum,max": 70.0},
+            "beats the fixed poolings, 2.0 % against 70.0 % of sum,max.",
+        ),
         (
             {"GNP": 9.0, "sum,sum": 8.0, "sum,max": None},
             "does not beat the fixed poolings, 9.0 % against 8.0 % of sum,sum.",

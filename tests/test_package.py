@@ -12,15 +12,20 @@ import gnpool
 PUBLIC = {
     "Batches",
     "GNPAggregation",
+    "GNPClassifier",
     "GNPConv",
+    "GNPRegressor",
     "Setting",
     "__version__",
     "crystallize",
+    "export_model",
     "fit_many",
+    "load_model",
     "norm_pool",
     "norm_pool_neighbors",
     "param_groups",
     "read",
+    "save_model",
 }
 
 

@@ -17,7 +17,7 @@ ABOVE_LAB = {
     "nn": {"ops"},
     "training": {"nn"},
     "insight": {"nn", "training"},
-    "models": {"nn"},
+    "models": {"nn", "insight"},
     "data": set(),
     "tasks": {"data"},
     "influence": {"models", "training", "data"},
@@ -87,7 +87,7 @@ def test_a_room_knows_only_rooms_above_it() -> None:
 
 def test_closure() -> None:
     assert KNOWS["training"] == {"nn", "ops"}
-    assert KNOWS["influence"] == {"models", "training", "data", "nn", "ops"}
+    assert KNOWS["influence"] == {"models", "insight", "training", "data", "nn", "ops"}
     assert KNOWS["fit"] == set(ROOMS[: ROOMS.index("lab")])
     assert KNOWS["report"] == {"store"}
     assert KNOWS["cli"] == set(ROOMS) - {"cli"}

@@ -10,7 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gnpool.insight import crystallize, read
+    from gnpool.fit import GNPClassifier, GNPRegressor
+    from gnpool.insight import crystallize, export_model, read
+    from gnpool.models import load_model, save_model
     from gnpool.nn import GNPAggregation, GNPConv, param_groups
     from gnpool.ops import norm_pool, norm_pool_neighbors
     from gnpool.training import Batches, Setting, fit_many
@@ -19,20 +21,27 @@ __version__ = "0.1.0"
 __all__ = [
     "Batches",
     "GNPAggregation",
+    "GNPClassifier",
     "GNPConv",
+    "GNPRegressor",
     "Setting",
     "__version__",
     "crystallize",
+    "export_model",
     "fit_many",
+    "load_model",
     "norm_pool",
     "norm_pool_neighbors",
     "param_groups",
     "read",
+    "save_model",
 ]
 
 _LAZY = {
     **dict.fromkeys(("norm_pool", "norm_pool_neighbors"), "gnpool.ops"),
-    **dict.fromkeys(("crystallize", "read"), "gnpool.insight"),
+    **dict.fromkeys(("crystallize", "export_model", "read"), "gnpool.insight"),
+    **dict.fromkeys(("GNPClassifier", "GNPRegressor"), "gnpool.fit"),
+    **dict.fromkeys(("load_model", "save_model"), "gnpool.models"),
     **dict.fromkeys(("GNPAggregation", "GNPConv", "param_groups"), "gnpool.nn"),
     **dict.fromkeys(("Batches", "Setting", "fit_many"), "gnpool.training"),
 }

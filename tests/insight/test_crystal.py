@@ -7,6 +7,7 @@ import torch
 
 from gnpool import GNPAggregation, norm_pool
 from gnpool.insight import NAMES, CrystalAggregation, NamedPooling
+from gnpool.insight.names import JOINED
 
 INDEX = torch.tensor([0, 0, 0, 2, 2, 3])
 POSITIVE = torch.tensor([[1.0, 2.0], [2.0, 4.0], [4.0, 0.5], [3.0, 3.0], [5.0, 1.0], [7.0, 6.0]], dtype=torch.float64)
@@ -32,6 +33,8 @@ def test_equals_the_operator_on_positive_rows(named):
         ("harmonic mean", 4.0),
         ("L2 norm", 20**0.5),
         ("root mean square", (20 / 3) ** 0.5),
+        ("mean with a 0", 6 / 4),
+        ("harmonic sum with a 1", 4 / 7),  # of 1, 2 and 4
     ],
 )
 def test_values_with_a_zero(name, expected):
@@ -71,7 +74,14 @@ def test_ptr_and_neighbors():
     assert y[:2].tolist() == [[21.0, 18.0], [5.0, 10.0]]
 
 
-@pytest.mark.parametrize("named", NAMES, ids=str)
+@pytest.mark.parametrize(("name", "alone"), [("mean with a 0", 0.0), ("harmonic sum with a 1", 1.0)])
+def test_an_empty_segment_has_what_the_joined_element_gives(name, alone):
+    x = POSITIVE.clone().requires_grad_()
+    assert NamedPooling(name)(x, INDEX, dim_size=4)[1].tolist() == [alone, alone]
+    torch.autograd.gradcheck(lambda x: NamedPooling(name)(x, INDEX, dim_size=4), x)
+
+
+@pytest.mark.parametrize("named", [*NAMES, *JOINED.values()], ids=str)
 def test_vmap(named):
     x = torch.rand(3, 6, 2)
     pool = NamedPooling(named.name)

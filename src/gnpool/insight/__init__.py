@@ -2,6 +2,7 @@
 
 from gnpool.insight.crystal import CrystalAggregation, NamedPooling
 from gnpool.insight.crystallize import Crystal, Trial, crystallize
+from gnpool.insight.export import export_model
 from gnpool.insight.names import NAMES, Named
 from gnpool.insight.reading import BranchReading, Reading, read
 
@@ -15,5 +16,6 @@ __all__ = [
     "Reading",
     "Trial",
     "crystallize",
+    "export_model",
     "read",
 ]

@@ -18,7 +18,9 @@ class NamedPooling(Aggregation):
     r"""A pooling with a name, exact, of rows that are not negative.
 
     sum, mean, max and min are PyG's: for the minimum a zero counts. The harmonic poolings leave zeros out,
-    :math:`1 / \sum_{x > 0} 1/x`, and are 0 where nothing is left. An empty segment gives 0.
+    :math:`1 / \sum_{x > 0} 1/x`, and are 0 where nothing is left. "mean with a 0" is :math:`\sum x / (n + 1)`, and
+    "harmonic sum with a 1" :math:`1 / (1 + \sum_{x > 0} 1/x)`: one element joins the set first. An empty segment gives
+    0, or what the one element gives.
     """
 
     def __init__(self, name: str) -> None:
@@ -40,9 +42,14 @@ class NamedPooling(Aggregation):
         if self.name in ("L2 norm", "root mean square"):
             reduce = "sum" if self.name == "L2 norm" else "mean"
             return _sqrt(self.reduce(x.square(), index, None, dim_size, dim, reduce=reduce))
+        if self.name == "mean with a 0":
+            total = self.reduce(x, index, None, dim_size, dim, reduce="sum")
+            return total / (1 + self.reduce(torch.ones_like(x), index, None, dim_size, dim, reduce="sum"))
         present = x > 0
         inverse = torch.where(present, 1 / torch.where(present, x, 1.0), 0.0)
         total = self.reduce(inverse, index, None, dim_size, dim, reduce="sum")
+        if self.name == "harmonic sum with a 1":
+            return 1 / (1 + total)
         some = total > 0
         y = torch.where(some, 1 / torch.where(some, total, 1.0), 0.0)
         if self.name == "harmonic mean":

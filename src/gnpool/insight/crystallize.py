@@ -7,7 +7,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -16,14 +16,19 @@ from torch_geometric.data import Data
 from gnpool.insight.crystal import CrystalAggregation
 from gnpool.insight.names import BY_NAME
 from gnpool.insight.probe import gnp_layers
+from gnpool.insight.proposals import Poolings, combinations
 from gnpool.insight.reading import Reading, read
 from gnpool.training import Batches, Setting, evaluate_mean, fit_many
 from gnpool.training.program import Forward, Loss, by_name
 
 LEARNED = "learned GNP"
 MARGIN = 0.2  # a simpler model may have a validation loss larger by this part
+LEARNED_MARGIN = 0.02  # but no more than this above the learned GNP, refitted or as given
+EXACT = 1e-3  # or by this part of the loss of the model as given: what is below is as good as nothing
+SHOWN = 12  # trials that are printed; all of them are in ``tried``
 READ_GRAPHS = 200  # validation graphs that the reading looks at
-SETTINGS = (
+SCREEN_GRAPHS, SCREEN_EPOCHS = 256, 8  # how short the first look at a combination is
+SETTINGS = (  # the first one alone for first looks
     Setting(lr=1e-2, lr_p=3e-2, optimizer="adam"),
     Setting(lr=3e-3, lr_p=3e-2, optimizer="adam"),
     Setting(lr=1e-3, lr_p=1e-2, optimizer="adam"),
@@ -36,58 +41,65 @@ class Trial:
 
     Args:
         poolings (dict): By layer, the name of the pooling of each branch that is kept; empty: GNP stays.
-        loss (float): Lowest validation loss after refitting.
+        biases (bool): Whether the linear layers of the model have kept their biases.
+        stage (str): ``"given"``: the model as it was given; ``"screened"``: refitted for a short time on a part of the
+            data; ``"refitted"``: for as long as asked.
+        loss (float): Lowest validation loss.
         setting (Setting, optional): The setting that reached it; None for the model as it was given.
         failed (str, optional): Why it could not be refitted.
     """
 
-    poolings: dict[str, dict[str, str]]
-    loss: float
-    setting: Setting | None
+    poolings: Poolings
+    biases: bool
+    stage: str
+    loss: float = math.inf
+    setting: Setting | None = None
     failed: str | None = None
     state: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     @property
+    def learned(self) -> bool:
+        """Whether every layer keeps its learned pooling."""
+        return not any(self.poolings.values())
+
+    @property
     def complexity(self) -> tuple[int, ...]:
-        """Fewer learned layers, fewer branches, simpler names come first; the given model is as complex as can be."""
+        """Fewer learned layers, fewer branches, no biases, simpler names come first."""
         learned = sum(not names for names in self.poolings.values())
         branches = sum(len(names) or 2 for names in self.poolings.values())
         ranks = sum(BY_NAME[name].rank for names in self.poolings.values() for name in names.values())
-        return (learned, branches, ranks, self.setting is None)
+        return (learned, branches, self.biases, ranks)
 
     def describe(self) -> str:
         """In words, layer by layer."""
         parts = []
         for layer, names in self.poolings.items():
-            pooling = " with ".join(names.values()) if names else LEARNED
+            pooling = " and ".join(names.values()) if names else LEARNED
             parts.append(f"{layer or 'model'}: {pooling}")
-        return ", ".join(parts) + (" (as given)" if self.setting is None else "")
+        return ", ".join(parts) + ("" if self.biases else ", no biases")
 
 
 @dataclass(frozen=True)
 class Crystal:
-    """The outcome: the chosen model, everything that was tried, what was chosen and the reading it started from."""
+    """The outcome: the chosen model, everything that was tried, what was chosen and why, and the reading before."""
 
     model: torch.nn.Module
     tried: tuple[Trial, ...]
     choice: Trial
+    reason: str
     reading: Reading
-
-    @property
-    def reason(self) -> str:
-        """Why the choice is what it is."""
-        best = min(trial.loss for trial in self.tried)
-        if self.choice.loss == best:
-            return f"lowest validation loss of {len(self.tried)} ({best:.3g})"
-        losses = f"{self.choice.loss:.3g} against {best:.3g}"
-        return f"the simplest within {100 * MARGIN:.0f} % of the lowest validation loss ({losses})"
 
     def __str__(self) -> str:
         lines = [f"{'validation loss':>15}   poolings"]
-        for trial in sorted(self.tried, key=lambda trial: trial.loss):
+        order = {"given": 0, "refitted": 1, "screened": 2}
+        shown = sorted(self.tried, key=lambda trial: (order[trial.stage], trial.loss))
+        for trial in shown[:SHOWN]:
             mark = "*" if trial is self.choice else " "
-            note = f" [{trial.failed}]" if trial.failed else ""
-            lines.append(f"{trial.loss:>15.4g} {mark} {trial.describe()}{note}")
+            notes = {"given": " (as given)", "screened": " (first look)", "refitted": ""}[trial.stage]
+            notes += f" [{trial.failed}]" if trial.failed else ""
+            lines.append(f"{trial.loss:>15.4g} {mark} {trial.describe()}{notes}")
+        if len(shown) > SHOWN:
+            lines.append(f"{'':>15}   and {len(shown) - SHOWN} more, worse at first look")
         return "\n".join([*lines, f"chosen: {self.choice.describe()}: {self.reason}"])
 
 
@@ -99,19 +111,23 @@ def crystallize(
     *,
     forward: Forward | None = None,
     settings: Sequence[Setting] = SETTINGS,
-    epochs: int = 50,
+    epochs: int = 20,
+    graphs: int | None = 1000,
     batch_size: int = 16,
-    trials: int = 16,
+    trials: int = 24,
+    finalists: int = 5,
     device: str | torch.device = "cpu",
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Crystal:
     r"""Replaces learned poolings by exact ones, refits the rest, and lets validation decide.
 
     The reading of the model (:func:`read`, on validation data) proposes named poolings for each GNP layer. Combinations
-    of them are tried: exponents fixed, a branch that is hardly used dropped, everything else refitted from the learned
-    weights under several settings at once, with rates that fall to zero. So is the model with its learned GNP, under
-    the same conditions. The simplest model whose validation loss is within a fifth of the lowest is chosen. Test data
-    is never seen.
+    of them are tried, with the biases of all linear layers kept and dropped: exponents fixed, a branch that is not
+    named dropped, everything else refitted from the learned weights under several settings at once, with rates that
+    fall to zero. All get a first look, short and with the first setting; the best of them, and the model with its
+    learned GNP, are refitted for longer. Of those whose validation loss is within a fifth of the lowest and a fiftieth
+    of the learned GNP's, or above them by less than a thousandth of the loss of the model as given, the simplest is
+    chosen; if that is the learned GNP, the model stays as it was given. Test data is never seen.
 
     Args:
         model (torch.nn.Module): A trained model with GNP layers; it is not changed.
@@ -119,12 +135,17 @@ def crystallize(
         validation (Batches or Sequence[Data]): The data it was selected with.
         loss (callable): ``loss(prediction, batch)``, as in :func:`fit_many`.
         forward (callable, optional): How to call the model, as in :func:`fit_many`.
-        settings (Sequence[Setting], optional): What to refit with.
-        epochs (int, optional): How long to refit.
-        batch_size (int, optional): For data given as graphs.
-        trials (int, optional): Combinations to try at most, nearest first.
+        settings (Sequence[Setting], optional): What to refit with; the first one alone for first looks.
+        epochs (int, optional): How long to refit. (default: ``20``)
+        graphs (int, optional): Training graphs to refit with at most, the first ones; ``None``: all.
+            (default: ``1000``)
+        batch_size (int, optional): For data given as graphs. (default: ``16``)
+        trials (int, optional): Combinations to try at most, nearest first, each with and without biases.
+            (default: ``24``)
+        finalists (int, optional): Combinations to refit for longer at most. (default: ``5``)
         device (str or torch.device, optional): Where to refit.
-        progress (callable, optional): Called with the number of the trial, how many there are, and its description.
+        progress (callable, optional): Called with the number of the trial, how many there are at most, and its
+            description.
 
     Returns:
         Crystal: The chosen model (in evaluation mode, on the CPU), what was tried and why it was chosen.
@@ -133,45 +154,68 @@ def crystallize(
     validation = validation if isinstance(validation, Batches) else Batches(validation, batch_size, seed=None)
     model = copy.deepcopy(model).cpu().eval()
     call = by_name(model) if forward is None else forward
-    look = validation.cut(torch.arange(min(READ_GRAPHS, validation.count)))
-    reading = read(model, look, forward=call)
-    combinations = _combinations(reading)[: max(0, trials - 1)]
-    keep: dict[str, dict[str, str]] = {path: {} for path in reading.layers}
-    wanted = [*combinations, keep]
-    tried = [Trial(keep, evaluate_mean(model, validation, loss, forward=call), None)]
-    for number, poolings in enumerate(wanted):
+    reading = read(model, validation.cut(torch.arange(min(READ_GRAPHS, validation.count))), forward=call)
+    keep: Poolings = {path: {} for path in reading.layers}
+    given = Trial(keep, True, "given", evaluate_mean(model, validation, loss, forward=call))
+    wanted = [
+        Trial(poolings, biases, "screened")
+        for poolings in itertools.islice(combinations(reading), trials)
+        for biases in ((True, False) if _has_biases(model) else (True,))
+    ]
+    total = len(wanted) + min(finalists, len(wanted)) + 1
+
+    def refit(number: int, trial: Trial, stage: str) -> Trial:
+        first = stage == "screened"
+        length = min(SCREEN_EPOCHS, epochs) if first else epochs
         if progress is not None:
-            progress(number, len(wanted), Trial(poolings, math.nan, settings[0]).describe())
+            progress(number, total, trial.describe())
         fit = fit_many(
-            functools.partial(replaced, model, poolings),
-            train,
+            functools.partial(replaced, model, trial.poolings, trial.biases),
+            _first(train, SCREEN_GRAPHS if first else graphs),
             loss,
-            settings,
+            settings[:1] if first else settings,
             seeds=[0],
-            epochs=epochs,
-            validation=validation,
+            epochs=length,
+            validation=_first(validation, SCREEN_GRAPHS) if first else validation,
             forward=call,
-            schedule=functools.partial(_falling, epochs),
+            schedule=functools.partial(_falling, length),
             device=device,
+            cuda_graph=False if first else None,  # recording takes longer than a first look
+            vectorize=False
+            if torch.device(device).type == "cpu"
+            else None,  # vmap over few runs costs more than it saves
         )
         best = fit.best()
-        if "loss" in best.best:
-            tried.append(Trial(poolings, best.best["loss"].value, best.setting, None, fit.state_dict(best)))
-        else:
-            tried.append(Trial(poolings, math.inf, best.setting, best.failed))
-    lowest = min(trial.loss for trial in tried)
-    choice = min(
-        (trial for trial in tried if trial.loss <= lowest * (1 + MARGIN)),
-        key=lambda trial: (trial.complexity, trial.loss),
-    )
-    chosen = replaced(model, choice.poolings)
-    if choice.setting is not None:
+        trial = replace(trial, stage=stage, setting=best.setting, failed=best.failed)
+        if "loss" not in best.best:
+            return trial
+        return replace(trial, loss=best.best["loss"].value, state=fit.state_dict(best))
+
+    # Where no loss is below 0, one that is as good as 0 cannot lose to a model that is less simple: those need no look.
+    exact = EXACT * given.loss
+    screened: list[Trial] = []
+    for number, trial in enumerate(wanted):
+        simplest = min((other.complexity for other in screened if other.loss <= exact), default=trial.complexity)
+        if trial.complexity <= simplest:
+            screened.append(refit(number, trial, "screened"))
+    best = sorted(screened, key=lambda trial: trial.loss)[:finalists]
+    tried = [given]
+    for trial in [*sorted(best, key=lambda trial: trial.complexity), given]:  # the learned GNP is the least simple
+        tried.append(refit(len(wanted) + len(tried) - 1, trial, "refitted"))
+        if 0 <= tried[-1].loss <= exact:
+            break
+    choice, reason = _choose(tried)
+    if choice.learned:
+        choice, reason = given, f"no named pooling is as good ({reason}); the model stays as it was given"
+    chosen = replaced(model, choice.poolings, choice.biases)
+    if choice.stage != "given":
         chosen.load_state_dict(choice.state)
-    return Crystal(chosen.eval(), tuple(tried), choice, reading)
+    rest = [trial for trial in screened if not any(_same(trial, other) for other in tried)]
+    return Crystal(chosen.eval(), (*tried, *rest), choice, reason, reading)
 
 
-def replaced(model: torch.nn.Module, poolings: dict[str, dict[str, str]]) -> torch.nn.Module:
-    """A copy of the model with exact poolings in the named layers."""
+def replaced(model: torch.nn.Module, poolings: Poolings, biases: bool = True) -> torch.nn.Module:
+    """A copy of the model with exact poolings in the named layers, and perhaps without biases."""
     model = copy.deepcopy(model)
     layers = gnp_layers(model)
     for path, names in poolings.items():
@@ -179,28 +223,51 @@ def replaced(model: torch.nn.Module, poolings: dict[str, dict[str, str]]) -> tor
             continue
         crystal = CrystalAggregation.from_gnp(layers[path], names)
         if path == "":
-            return crystal
-        parent, _, attribute = path.rpartition(".")
-        setattr(model.get_submodule(parent), attribute, crystal)
+            model = crystal
+        else:
+            parent, _, attribute = path.rpartition(".")
+            setattr(model.get_submodule(parent), attribute, crystal)
+    if not biases:
+        for module in _with_bias(model):
+            module.register_parameter("bias", None)
     return model
 
 
-def _combinations(reading: Reading) -> list[dict[str, dict[str, str]]]:
-    """Poolings for every layer, the combinations that the reading finds nearest first."""
-    options: list[list[tuple[float, dict[str, str]]]] = []
-    for layer in reading.layers:
-        branches = reading.layer(layer)
-        found: list[tuple[float, dict[str, str]]] = []
-        for branch in branches:  # one branch alone: what the others add counts as distance
-            rest = sum(other.share or 0.0 for other in branches if other is not branch)
-            found += [(distance + rest, {branch.branch: name}) for name, distance in branch.ranking]
-        used = [branch for branch in branches if branch.used]
-        if len(used) == 2:
-            pair = {branch.branch: branch.name for branch in used}
-            found.append((sum(branch.distance for branch in used), pair))
-        options.append(found)
-    ranked = sorted(itertools.product(*options), key=lambda choice: sum(distance for distance, _ in choice))
-    return [dict(zip(reading.layers, (names for _, names in choice), strict=True)) for choice in ranked]
+def _with_bias(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """The linear layers that have a bias, torch's and PyG's."""
+    return [m for m in model.modules() if type(m).__name__ == "Linear" and isinstance(m.bias, Tensor)]
+
+
+def _has_biases(model: torch.nn.Module) -> bool:
+    return bool(_with_bias(model))
+
+
+def _choose(tried: Sequence[Trial]) -> tuple[Trial, str]:
+    """The simplest of those that are as good as the best, and why."""
+    lowest, given = min(trial.loss for trial in tried), tried[0].loss
+    learned = min(trial.loss for trial in tried if trial.learned)
+    most = min(
+        loss + max(margin * abs(loss), EXACT * abs(given))
+        for loss, margin in ((lowest, MARGIN), (learned, LEARNED_MARGIN))
+    )
+    good = [trial for trial in tried if trial.loss <= most]
+    choice = min(good, key=lambda trial: (trial.complexity, trial.loss))
+    if choice.loss == lowest:
+        return choice, f"lowest validation loss, {lowest:.3g}; as given {given:.3g}"
+    return choice, f"the simplest of {len(good)} that are as good, {choice.loss:.3g}; lowest {lowest:.3g}"
+
+
+def _same(a: Trial, b: Trial) -> bool:
+    return a.poolings == b.poolings and a.biases == b.biases
+
+
+def _first(batches: Batches, count: int | None) -> Batches:
+    """The batches of the first graphs alone."""
+    if count is None or count >= batches.count:
+        return batches
+    part = copy.copy(batches)
+    part.count = count
+    return part
 
 
 def _falling(epochs: int, epoch: int) -> float:

@@ -34,7 +34,15 @@ NAMES = tuple(
         )
     )
 )
-BY_NAME = {named.name: named for named in NAMES}
+# Two that are near a point of the plane and not in it: one element joins the set first. They are what an estimate with
+# a prior looks like: sum x / (n + 1), and 1 / (n + 1) for elements of 1. By the name that a reading finds near them.
+JOINED = {
+    near: Named(name, p, q, len(NAMES) + k)
+    for k, (near, name, p, q) in enumerate(
+        (("mean", "mean with a 0", 1.0, 1.0), ("harmonic sum", "harmonic sum with a 1", -1.0, 0.0))
+    )
+}
+BY_NAME = {named.name: named for named in (*NAMES, *JOINED.values())}
 
 
 def of_branch(branch: str) -> tuple[Named, ...]:

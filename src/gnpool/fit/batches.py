@@ -1,0 +1,58 @@
+"""Batches cut from flat arrays, without an object for each graph."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnpool.data import GraphTable
+from gnpool.training.batches import EDGES, TRANSPOSE, Batches, _starts
+
+
+class FlatBatches(Batches):
+    """:class:`gnpool.Batches` of a table; the same batches as from a list of ``Data`` with ``sorted_edges=True``.
+
+    Args:
+        table (GraphTable): The graphs.
+        x (torch.Tensor): Their features, (N, d).
+        y (torch.Tensor, optional): Their targets, (G,) or (N,).
+        batch_size (int): Graphs in a batch.
+        seed (int, optional): Of the shuffling; ``None``: in the order given.
+        loops (bool): Whether every node gets an edge to itself.
+    """
+
+    def __init__(
+        self, table: GraphTable, x: Tensor, y: Tensor | None, batch_size: int, seed: int | None, loops: bool = False
+    ) -> None:
+        self.batch_size, self.seed, self.sorted_edges = batch_size, seed, True
+        self.count = len(table.sizes)
+        self.nodes = torch.from_numpy(table.sizes)
+        self.max_nodes = int(self.nodes.max())
+        self.first_node = _starts(self.nodes)
+        self.has_edges = table.edge_index is not None
+        self.levels = {"x": "node"}
+        self.values = {"x": x}
+        if y is not None:
+            self.levels["y"], self.values["y"] = table.level, y
+        self.edges = torch.zeros(self.count, dtype=torch.long)
+        if table.edge_index is not None:
+            self._add_edges(table, loops)
+        self.first_edge = _starts(self.edges)
+
+    def _add_edges(self, table: GraphTable, loops: bool) -> None:
+        edges = table.edge_index
+        assert edges is not None
+        nodes = int(table.sizes.sum())
+        if loops:
+            edges = edges[:, edges[0] != edges[1]]
+            edges = np.concatenate([edges, np.tile(np.arange(nodes), (2, 1))], axis=1)
+            edges = edges[:, np.argsort(edges[1] * nodes + edges[0], kind="stable")]
+        graph = np.searchsorted(table.first, edges[1], side="right") - 1
+        counts = np.bincount(graph, minlength=self.count)
+        order = np.argsort(edges[0] * nodes + edges[1], kind="stable")  # by source: graphs stay together
+        first = np.cumsum(counts) - counts
+        self.edges = torch.from_numpy(counts)
+        self.values[EDGES] = torch.from_numpy(edges - table.first[graph])
+        self.values[TRANSPOSE] = torch.from_numpy(order - first[graph])
+        self.levels[EDGES] = self.levels[TRANSPOSE] = "edge"

@@ -1,0 +1,43 @@
+"""Saved models in forms that run without gnpool."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from gnpool.fit.onnx import SIZES, example, onnx_bytes
+from gnpool.fit.predict import model_folder, write_file
+from gnpool.insight import export_model
+from gnpool.models.folder import write_folder
+from gnpool.models.saved import load_saved
+
+FORMATS = ("onnx", "torch", "pyg")
+PLAIN = ("model.py", "model.safetensors", "model.pt2")
+
+
+def write_export(folder: str | Path, out: str | Path, form: str) -> list[Path]:
+    r"""Writes a saved model as ONNX (``"onnx"``), as a program of :mod:`torch.export` (``"torch"``), or as source and
+    weights in plain PyTorch Geometric (``"pyg"``, a folder).
+
+    Args:
+        folder (str or Path): The saved model.
+        out (str or Path): The file or folder to write.
+        form (str): The format.
+
+    Returns:
+        list[Path]: What was written.
+    """
+    if form not in FORMATS:
+        raise ValueError(f"write_export: 'form' must be one of {FORMATS}, got {form!r}")
+    saved, out = load_saved(model_folder(folder)), Path(out)
+    if form == "onnx":
+        write_file(out, onnx_bytes(saved.model, saved.extra))
+        return [out]
+    with tempfile.TemporaryDirectory() as place:
+        export_model(saved.model, place, example(saved.model, SIZES[0]))
+        files = {name: (Path(place) / name).read_bytes() for name in PLAIN}
+    if form == "torch":
+        write_file(out, files["model.pt2"])
+        return [out]
+    write_folder(out, files, replaces=lambda found: {path.name for path in found.iterdir()} <= set(PLAIN))
+    return [out / name for name in PLAIN]

@@ -1,0 +1,75 @@
+"""The networks that compete: GNP and the fixed poolings, in the same places."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gnpool.fit.problem import Problem
+from gnpool.models import GraphNet, NodeNet, SetNet
+
+FIXED = ("sum", "mean", "max", "min")
+GNP = "GNP"
+NETWORKS = {"GraphNet": GraphNet, "SetNet": SetNet, "NodeNet": NodeNet}
+HIDDEN = 32
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A network but for its poolings; ``options`` beyond those that all have."""
+
+    network: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def describe(self) -> str:
+        """In words."""
+        options = dict(self.options)
+        parts = []
+        if "form" in options:
+            parts.append("messages, then pooling" if options["form"] == "message" else "GIN")
+        if "depth" in options:
+            parts.append(f"{options['depth']} layers per element" if options["depth"] > 1 else "1 layer per element")
+        if "layers" in options:
+            parts.append(f"{options['layers']} layers of messages")
+        parts.append("with a constant term" if options.get("out_bias") else "without a constant term")
+        return ", ".join(parts)
+
+
+def frames(problem: Problem) -> list[Frame]:
+    """Networks to choose from, before poolings are compared; the simplest first."""
+    biases = (False, True) if problem.task == "regression" else (True,)
+    if problem.level == "node":
+        return [Frame("NodeNet", (("layers", k), ("out_bias", bias))) for k in (2, 3) for bias in biases]
+    if not problem.edges:
+        return [Frame("SetNet", (("depth", depth), ("out_bias", bias))) for depth in (1, 2) for bias in biases]
+    return [Frame("GraphNet", (("form", form), ("out_bias", bias))) for form in ("message", "gin") for bias in biases]
+
+
+def slots(problem: Problem) -> tuple[str, ...]:
+    """The places of a network for a pooling."""
+    if problem.level == "node":
+        return ("aggr",)
+    return ("aggr", "readout") if problem.edges else ("pool",)
+
+
+def fixed_poolings(problem: Problem, few: bool) -> list[tuple[str, ...]]:
+    """Combinations of fixed poolings; ``few``: only sums in front of the readout."""
+    places = len(slots(problem))
+    found = list(itertools.product(FIXED, repeat=places))
+    return [names for names in found if not few or places == 1 or names[0] == "sum"]
+
+
+def network_spec(problem: Problem, frame: Frame, width: int, poolings: tuple[str, ...] | None) -> dict[str, Any]:
+    """The description of a network, as :func:`gnpool.models.save_model` takes it; None stands for GNP everywhere."""
+    places = slots(problem)
+    names = dict(zip(places, poolings or ("gnp",) * len(places), strict=True))
+    arguments = {"in_channels": width, "hidden": HIDDEN, "out_channels": problem.outputs, **names}
+    return {"class": frame.network, "arguments": {**arguments, **dict(frame.options)}}
+
+
+def build(spec: dict[str, Any]) -> torch.nn.Module:
+    """A fresh network of a description."""
+    return NETWORKS[spec["class"]](**spec["arguments"])

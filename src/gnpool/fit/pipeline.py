@@ -1,0 +1,385 @@
+"""From data to a named answer: split, train GNP beside the fixed poolings, crystallise, measure."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from gnpool.data import DataError, GraphTable
+from gnpool.data.table import Floats
+from gnpool.fit.batches import FlatBatches
+from gnpool.fit.networks import GNP, Frame, build, fixed_poolings, frames, network_spec, slots
+from gnpool.fit.preprocess import Preprocessing
+from gnpool.fit.problem import Problem, recognise
+from gnpool.fit.split import Split, make_split
+from gnpool.insight import Crystal, crystallize
+from gnpool.training import Fit, Setting, evaluate_items, fit_many
+
+CRYSTAL = "GNP*"
+STEPS = 1500  # of training, where the user does not say how many epochs
+EPOCHS = (8, 200)  # bounds of their number
+FIRST_LOOK = 0.2  # of that, to choose the network and the fixed poolings that are worth all of it
+SCOUT_GRAPHS = 2000  # training graphs of a first look, at most
+FINALISTS = 6  # fixed poolings that are trained to the end
+MANY_NODES = 200_000  # in training: from here on fewer poolings, settings and seeds are tried
+SETTINGS = (
+    Setting(lr=1e-2, lr_p=3e-2, lr_q=3e-2, clip=10.0, optimizer="adam"),
+    Setting(lr=2e-3, lr_p=3e-2, lr_q=1e-2, clip=10.0, optimizer="adam"),
+)
+SEEDS = 3
+FALL = 0.5  # part of the epochs after which the learning rates begin to fall
+MARGIN = 0.2  # a simpler frame may have a validation loss larger by this part
+LARGE_BATCH = 8192  # nodes; below, the time goes into Python, where a second thread would only wait
+EVALUATION_NODES = 200_000  # in a batch of an evaluation, about
+OnProgress = Callable[[str, float], None]  # what is being done, and how much of everything is done
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to fit; None: chosen from the data.
+
+    Args:
+        task (str, optional): ``"regression"`` or ``"classification"``.
+        split (str): ``"size"`` or ``"random"``.
+        epochs (int, optional): Of each training.
+        seeds (int, optional): Networks of each kind.
+        seed (int): Of the split, and the first of the networks.
+        device (str): Where to train.
+    """
+
+    task: str | None = None
+    split: str = "size"
+    epochs: int | None = None
+    seeds: int | None = None
+    seed: int = 0
+    device: str = "cpu"
+
+
+@dataclass
+class Entry:
+    """One competitor: a kind of pooling, its best network by validation, and the errors of that one, item by item."""
+
+    label: str
+    poolings: tuple[str, ...] | None  # None: learned
+    model: torch.nn.Module
+    spec: dict[str, Any]
+    validation: Floats  # losses
+    errors: dict[str, Floats]  # of "inside" and "larger"
+    runs: list[dict[str, Any]]
+    finished: bool = True  # False: dropped after a first look
+
+    @property
+    def loss(self) -> float:
+        """Mean validation loss."""
+        return float(self.validation.mean())
+
+
+@dataclass
+class Study:
+    """Everything that came out."""
+
+    table: GraphTable
+    split: Split
+    problem: Problem
+    preprocessing: Preprocessing
+    frame: Frame
+    frames: list[dict[str, Any]]
+    entries: list[Entry]
+    crystal: Crystal | None
+    baseline: dict[str, Floats]  # losses on "validation", errors on "inside" and "larger" of the best constant
+    targets: dict[str, Floats]  # of each part, in their own units
+    notes: list[str]
+    options: Options
+    epochs: int
+    seconds: float
+
+    def per_graph(self, values: Floats, part: str) -> Floats:
+        """The mean over the nodes of each graph of a part, where values belong to nodes."""
+        if self.problem.level == "graph":
+            return values
+        sizes = self.table.sizes[getattr(self.split, part)]
+        means: Floats = np.add.reduceat(values, np.cumsum(sizes) - sizes) / sizes
+        return means
+
+
+def run_study(table: GraphTable, options: Options, on_progress: OnProgress = lambda text, done: None) -> Study:
+    """Fit everything to a table of graphs with targets."""
+    began = time.monotonic()
+    if table.y is None:
+        raise DataError("the data has no targets to learn from")
+    if table.level == "node" and table.edge_index is None:
+        raise DataError("to predict targets of nodes, the data needs edges")
+    split = make_split(table.sizes, options.split, options.seed)
+    tables = {name: table.select(part) for name, part in split.parts().items()}
+    problem = recognise(table, tables["train"], options.task)
+    preprocessing = Preprocessing.learn(tables["train"])
+    notes = [*table.notes, *([split.note] if split.note else [])]
+    features = {name: preprocessing.apply(part) for name, part in tables.items()}
+    notes += [f"{name}: {note}" for name, (_, found) in features.items() for note in found]
+    few = int(tables["train"].sizes.sum()) > MANY_NODES
+    if few:
+        notes.append("much data: fewer combinations of poolings, settings and seeds are tried")
+
+    size = batch_size_for(len(tables["train"].sizes))
+    data = {
+        name: FlatBatches(
+            part,
+            features[name][0],
+            problem.targets(part),
+            size if name == "train" else evaluation_size(part),
+            0 if name == "train" else None,
+            loops=problem.level == "node",
+        )
+        for name, part in tables.items()
+    }
+    epochs = options.epochs or min(max(math.ceil(STEPS / len(data["train"])), EPOCHS[0]), EPOCHS[1])
+    worker = _Worker(problem, preprocessing.width, data, options, epochs, few, on_progress)
+    frame, tried = worker.choose_frame()
+    entries = worker.compare(frame)
+    crystal = worker.crystallise(entries)
+    targets = {name: problem.true_values(part) for name, part in tables.items()}
+    return Study(
+        table=table,
+        split=split,
+        problem=problem,
+        preprocessing=preprocessing,
+        frame=frame,
+        frames=tried,
+        entries=entries,
+        crystal=crystal,
+        baseline=_baseline(problem, targets),
+        targets=targets,
+        notes=notes,
+        options=options,
+        epochs=epochs,
+        seconds=time.monotonic() - began,
+    )
+
+
+class _Worker:
+    """Trains, and counts what is done."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        width: int,
+        data: dict[str, FlatBatches],
+        options: Options,
+        epochs: int,
+        few: bool,
+        on_progress: OnProgress,
+    ) -> None:
+        self.problem, self.width, self.data, self.options = problem, width, data, options
+        self.epochs, self.on_progress = epochs, on_progress
+        self.settings = SETTINGS[:1] if few else SETTINGS
+        self.seeds = range(options.seed, options.seed + (options.seeds or (1 if few else SEEDS)))
+        self.frames = frames(problem)
+        sums = fixed_poolings(problem, few=True)
+        self.scouts: list[tuple[str, ...] | None] = [None, *(sums[:1] if few else sums)]
+        self.fixed = fixed_poolings(problem, few)
+        self.sample = copy.copy(data["train"])  # the first ones: their order is random
+        self.sample.count = min(self.sample.count, SCOUT_GRAPHS)
+        self.short = max(1, round(FIRST_LOOK * epochs))
+        looks = len(self.frames) * len(self.scouts) * (len(self.frames) > 1) + len(self.fixed)
+        full = epochs * (1 + min(FINALISTS, len(self.fixed)))
+        self.crystal_work = 0.3 * full  # by experience
+        self.total, self.done = looks * self.short + 1.3 * full, 0.0
+
+    def look(self, frame: Frame, poolings: tuple[str, ...] | None, text: str) -> tuple[Fit, dict[str, Any]]:
+        """A short training of one network."""
+        spec = network_spec(self.problem, frame, self.width, poolings)
+        return self._fit(spec, self.sample, self.settings[:1], self.seeds[:1], self.short, text), spec
+
+    def train(self, frame: Frame, poolings: tuple[str, ...] | None, text: str) -> tuple[Fit, dict[str, Any]]:
+        """All settings and seeds of one network, trained to the end."""
+        spec = network_spec(self.problem, frame, self.width, poolings)
+        return self._fit(spec, self.data["train"], self.settings, self.seeds, self.epochs, text), spec
+
+    def _fit(
+        self,
+        spec: dict[str, Any],
+        train: FlatBatches,
+        settings: Sequence[Setting],
+        seeds: Sequence[int],
+        epochs: int,
+        text: str,
+    ) -> Fit:
+        runs = len(settings) * len(seeds)
+        on_cpu = torch.device(self.options.device).type == "cpu"
+        nodes = train.batch_size * float(train.nodes.double().mean())
+        units = 2 if on_cpu and runs > 1 and nodes > LARGE_BATCH else 1
+        began = self.done
+
+        def progress(event: Any) -> None:
+            self.done += 1 / units
+            self.on_progress(text, min(1.0, self.done / self.total))
+
+        found = fit_many(
+            functools.partial(build, spec),
+            train,
+            self.problem.loss,
+            settings,
+            seeds=seeds,
+            epochs=epochs,
+            validation=self.data["validation"],
+            schedule=functools.partial(falling, epochs),
+            device=self.options.device,
+            unit=math.ceil(runs / units),
+            vectorize=False if on_cpu and runs == 1 else None,
+            progress=progress,
+        )
+        self.done = began + epochs
+        return found
+
+    def choose_frame(self) -> tuple[Frame, list[dict[str, Any]]]:
+        """The simplest frame that is as good as the best, with GNP and some fixed poolings in it."""
+        if len(self.frames) == 1:
+            return self.frames[0], []
+        tried, losses = [], []
+        for frame in self.frames:
+            found = {}
+            for poolings in self.scouts:
+                label = _label(poolings)
+                found[label] = _loss_of(self.look(frame, poolings, f"choosing the network: {label}")[0])
+            losses.append(min(found.values()))
+            shown = {label: _finite(loss) for label, loss in found.items()}
+            tried.append({"frame": frame.describe(), "options": dict(frame.options), "validation_loss": shown})
+        lowest = min(losses)
+        if not math.isfinite(lowest):
+            raise DataError("every training diverged; are the features or targets of sensible size?")
+        best = next(k for k, loss in enumerate(losses) if loss <= lowest * (1 + MARGIN))
+        return self.frames[best], tried
+
+    def compare(self, frame: Frame) -> list[Entry]:
+        """GNP and the fixed poolings in one frame: all get a first look, the best are trained to the end."""
+        looks = {poolings: self.look(frame, poolings, f"first look: {_label(poolings)}") for poolings in self.fixed}
+        order = sorted(looks, key=lambda poolings: _loss_of(looks[poolings][0]))
+        finalists = set(order[:FINALISTS])
+        entries = []
+        every: list[tuple[str, ...] | None] = [None, *self.fixed]
+        for poolings in every:
+            finished = poolings is None or poolings in finalists
+            label = _label(poolings)
+            fit, spec = self.train(frame, poolings, f"training: {label}") if finished else looks[poolings or ()]
+            if math.isfinite(_loss_of(fit)):
+                entry = self._entry(label, poolings, fit.model(fit.best()), spec, self._runs(fit))
+                entry.finished = finished
+                entries.append(entry)
+        if not entries or entries[0].label != GNP:
+            raise DataError("the training of GNP diverged; are the features or targets of sensible size?")
+        return entries
+
+    def _entry(
+        self,
+        label: str,
+        poolings: tuple[str, ...] | None,
+        model: torch.nn.Module,
+        spec: dict[str, Any],
+        runs: list[dict[str, Any]],
+    ) -> Entry:
+        device = self.options.device
+        validation = evaluate_items(model, self.data["validation"], self.problem.loss, device=device).numpy()
+        errors = {
+            part: evaluate_items(model, self.data[part], self.problem.error, device=device).numpy()
+            for part in ("inside", "larger")
+        }
+        return Entry(label, poolings, model.cpu(), spec, validation, errors, runs)
+
+    def _runs(self, fit: Fit) -> list[dict[str, Any]]:
+        errors = {p: fit.evaluate(self.data[p], {"error": self.problem.error})["error"] for p in ("inside", "larger")}
+        return [
+            {
+                "setting": run.setting.to_dict(),
+                "seed": run.seed,
+                "failed": run.failed,
+                "epoch": run.best["loss"].epoch if "loss" in run.best else None,
+                "validation_loss": run.best["loss"].value if "loss" in run.best else None,
+                **{part: _finite(float(errors[part][run.number])) for part in errors},
+            }
+            for run in fit.runs
+        ]
+
+    def crystallise(self, entries: list[Entry]) -> Crystal:
+        """Replace what GNP learned by exact poolings, and add the outcome to the entries."""
+        began = self.done
+
+        def progress(number: int, total: int, text: str) -> None:
+            self.on_progress(
+                f"crystallising: {text}", min(1.0, (began + self.crystal_work * number / total) / self.total)
+            )
+
+        crystal = crystallize(
+            entries[0].model,
+            self.data["train"],
+            self.data["validation"],
+            self.problem.loss,
+            epochs=min(self.epochs, 60),
+            device=self.options.device,
+            progress=progress,
+        )
+        chosen = crystal.choice
+        if not chosen.learned:
+            names = pooling_names(chosen.poolings, slots(self.problem))
+            runs = [{"validation_loss": chosen.loss, "failed": None}]
+            entries.insert(1, self._entry(CRYSTAL, names, crystal.model, entries[0].spec, runs))
+        self.on_progress("done", 1.0)
+        return crystal
+
+
+def pooling_names(poolings: dict[str, dict[str, str]], places: tuple[str, ...]) -> tuple[str, ...]:
+    """The poolings of a crystal in the order of the slots; several of one slot are joined, equal ones once."""
+    found = []
+    for place in places:
+        layers = [names for layer, names in poolings.items() if layer.rpartition(".")[2] == place]
+        words = [" and ".join(sorted(set(names.values()))) or "learned" for names in layers]
+        found.append(words[0] if len(set(words)) == 1 else ", then ".join(words))
+    return tuple(found)
+
+
+def batch_size_for(graphs: int) -> int:
+    """Between 16 and 512 graphs, about a fiftieth of all."""
+    return int(min(512, max(16, 2 ** round(math.log2(max(1, graphs / 50))))))
+
+
+def falling(epochs: int, epoch: int) -> float:
+    """Factor of the learning rates: 1 for half of the time, then along a cosine to a thousandth."""
+    part = (epoch / max(1, epochs - 1) - FALL) / (1 - FALL)
+    return 1.0 if part <= 0 else 0.001 + 0.999 * 0.5 * (1 + math.cos(math.pi * min(1.0, part)))
+
+
+def evaluation_size(table: GraphTable) -> int:
+    """Graphs in a batch of an evaluation."""
+    return max(1, min(len(table.sizes), int(EVALUATION_NODES / max(1.0, float(table.sizes.mean())))))
+
+
+def _label(poolings: tuple[str, ...] | None) -> str:
+    return GNP if poolings is None else "/".join(poolings)
+
+
+def _loss_of(fit: Fit) -> float:
+    best = fit.best().best.get("loss")
+    return math.inf if best is None else best.value
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _baseline(problem: Problem, targets: dict[str, Floats]) -> dict[str, Floats]:
+    """The best constant: the mean of the training targets, or the most frequent class."""
+    if problem.task == "regression":
+        mean = targets["train"].mean()
+        found = {name: np.abs(values - mean) for name, values in targets.items()}
+        return {**found, "validation": np.square(found["validation"] / problem.scale)}
+    counts = np.bincount(targets["train"].astype(np.int64), minlength=len(problem.classes))
+    shares = np.maximum(counts, 0.5) / counts.sum()
+    found = {name: (values != counts.argmax()).astype(np.float64) for name, values in targets.items()}
+    return {**found, "validation": -np.log(shares)[targets["validation"].astype(np.int64)]}

@@ -1,0 +1,125 @@
+"""Use what a fit has saved."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnpool.data import DataError, GraphTable
+from gnpool.data.table import Floats
+from gnpool.fit.batches import FlatBatches
+from gnpool.fit.pipeline import evaluation_size
+from gnpool.fit.preprocess import Preprocessing
+from gnpool.fit.problem import Problem
+from gnpool.models.saved import SavedModelError, load_saved
+from gnpool.training.program import by_name
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A network with the preprocessing that it was trained with."""
+
+    model: torch.nn.Module
+    problem: Problem
+    preprocessing: Preprocessing
+
+    @torch.no_grad()
+    def outputs(self, table: GraphTable, device: str = "cpu") -> tuple[Floats, list[str]]:
+        """What the network gives for each graph or node: a number in units of the target, or a probability for each
+        class, (items, classes); and what a user should know.
+        """
+        if self.problem.edges != (table.edge_index is not None):
+            has, lacks = ("edges", "none") if self.problem.edges else ("no edges", "some")
+            raise DataError(f"the model was trained on data with {has}, and here are {lacks}")
+        x, notes = self.preprocessing.apply(table)
+        batches = FlatBatches(table, x, None, evaluation_size(table), None, loops=self.problem.level == "node")
+        model = self.model.to(device).eval()
+        call = by_name(model)
+        found = torch.cat([call(model, batch.to(torch.device(device))).double().cpu() for batch in batches])
+        self.model.cpu()
+        if self.problem.task == "regression":
+            return found.squeeze(1).numpy() * self.problem.scale, notes
+        return found.softmax(1).numpy(), notes
+
+    def predict(self, table: GraphTable, device: str = "cpu") -> NDArray[Any]:
+        """The number or the class of each graph or node."""
+        outputs, _ = self.outputs(table, device)
+        return self.labels(outputs)
+
+    def labels(self, outputs: Floats) -> NDArray[Any]:
+        """The predictions that belong to outputs."""
+        if self.problem.task == "regression":
+            return outputs
+        return np.array(self.problem.classes, dtype=object)[outputs.argmax(1)]
+
+
+def model_folder(folder: str | Path) -> Path:
+    """Where the model is: the folder itself, or ``model`` in it."""
+    folder = Path(folder)
+    inner = folder / "model"
+    return inner if not (folder / "model.json").exists() and (inner / "model.json").exists() else folder
+
+
+def load_predictor(folder: str | Path) -> Predictor:
+    """What ``gnpool fit`` saved: ``DIR`` or ``DIR/model``."""
+    folder = model_folder(folder)
+    saved = load_saved(folder)
+    try:
+        problem = Problem.from_dict(saved.extra.get("problem"))
+        preprocessing = Preprocessing.from_dict(saved.extra.get("preprocessing"))
+    except ValueError as error:
+        raise SavedModelError(f"{folder / 'model.json'}: it is not a model of 'gnpool fit' ({error})") from error
+    return Predictor(saved.model, problem, preprocessing)
+
+
+def prediction_rows(predictor: Predictor, table: GraphTable, outputs: Floats) -> tuple[list[str], list[Sequence[Any]]]:
+    """Head and rows of the CSV file: names, size, prediction and, for classes, probabilities."""
+    labels = predictor.labels(outputs).tolist()
+    head, columns = ["graph"], []
+    if predictor.problem.level == "graph":
+        head += ["nodes", "prediction"]
+        columns = [table.names.tolist(), table.sizes.tolist(), labels]
+    else:
+        names = table.node_names if table.node_names is not None else np.arange(int(table.sizes.sum()))
+        head += ["node", "prediction"]
+        columns = [table.names[table.graph_of_node].tolist(), names.tolist(), labels]
+    if predictor.problem.task == "classification":
+        head += [f"probability of {name}" for name in predictor.problem.classes]
+        columns += [[f"{p:.6g}" for p in column] for column in outputs.T.tolist()]
+    return head, list(zip(*columns, strict=True))
+
+
+def as_csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table as CSV."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Put a file in its place, wholly or not at all."""
+    if path.is_dir():
+        raise IsADirectoryError(21, "it is a folder", str(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(2, "there is no such folder", str(path.parent))
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

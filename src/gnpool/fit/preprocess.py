@@ -1,0 +1,181 @@
+"""From the columns of a user to the features of a network: decided once, on the training graphs, and kept with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnpool.data import Column, DataError, GraphTable
+
+MOST_CATEGORIES = 256
+WIDE = 1000.0  # a column whose largest value is this many times its median is taken by logarithm
+KINDS = ("scale", "log", "one-hot", "constant")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What becomes of one column.
+
+    Args:
+        name (str): The column.
+        kind (str): ``"scale"``: x / scale. ``"log"``: sign(x) log(1 + |x| / scale). ``"one-hot"``: a feature for each
+            category; none of them for one that was not seen. ``"constant"``: left out.
+        scale (float): Of numbers: their root mean square, or for ``"log"`` the median of their absolute values.
+        fill (float): Stands for a missing number: the median.
+        missing (bool): Whether a feature says that the value is missing.
+        categories (tuple[str, ...]): Of a categorical column.
+    """
+
+    name: str
+    kind: str
+    scale: float = 1.0
+    fill: float = 0.0
+    missing: bool = False
+    categories: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        if self.kind == "constant":
+            return 0
+        return (len(self.categories) if self.kind == "one-hot" else 1) + self.missing
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """The rules of all columns. Numbers are never shifted, so that 0 stays 0: sums and scales survive."""
+
+    rules: tuple[Rule, ...]
+
+    @classmethod
+    def learn(cls, table: GraphTable) -> Preprocessing:
+        """Decide on the columns of the training graphs."""
+        return cls(tuple(_rule(column) for column in table.features))
+
+    @property
+    def width(self) -> int:
+        """The number of features; without any, all nodes have the feature 1."""
+        return sum(rule.width for rule in self.rules) or 1
+
+    def apply(self, table: GraphTable) -> tuple[Tensor, list[str]]:
+        """The features of all nodes, (N, width) in float32, and what a user should know about them."""
+        nodes = int(table.sizes.sum())
+        columns = {column.name: column for column in table.features}
+        x = np.zeros((nodes, self.width), dtype=np.float32)
+        notes, place = [], 0
+        for rule in self.rules:
+            if rule.name not in columns:
+                raise DataError(f"the column {rule.name!r}, which the model was trained with, is missing")
+            if rule.width:
+                notes += _fill(rule, columns[rule.name], x[:, place : place + rule.width])
+                place += rule.width
+        if place == 0:
+            x[:] = 1.0
+        unused = [name for name in columns if name not in {rule.name for rule in self.rules}]
+        if unused:
+            notes.append(f"columns that the model was not trained with are not used: {', '.join(map(repr, unused))}")
+        return torch.from_numpy(x), notes
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """As JSON can hold it."""
+        return [asdict(rule) for rule in self.rules]
+
+    @classmethod
+    def from_dict(cls, rules: Any) -> Preprocessing:
+        """From what :meth:`to_dict` gave."""
+        if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
+            raise ValueError("'preprocessing' must be a list of rules")
+        try:
+            made = [Rule(**{**rule, "categories": tuple(rule.get("categories", ()))}) for rule in rules]
+        except TypeError as error:
+            raise ValueError(f"'preprocessing' has a rule that is none ({error})") from error
+        if any(rule.kind not in KINDS or not rule.scale > 0 for rule in made):
+            raise ValueError(f"'preprocessing' has a rule of no kind among {KINDS}")
+        return cls(tuple(made))
+
+    def describe(self) -> list[str]:
+        """A line for each column."""
+        lines = []
+        for rule in self.rules:
+            words = {
+                "scale": f"numbers, divided by {rule.scale:.4g}",
+                "log": f"numbers far apart, sign(x) log(1 + |x| / {rule.scale:.4g})",
+                "one-hot": f"{len(rule.categories)} categories, one-hot",
+                "constant": "the same everywhere, left out",
+            }[rule.kind]
+            if rule.missing:
+                fill = "" if rule.kind == "one-hot" else f", {rule.fill:.4g} in their place"
+                words += f"; a feature marks missing values{fill}"
+            lines.append(f"{rule.name!r}: {words}")
+        return lines
+
+
+def _rule(column: Column) -> Rule:
+    values = column.values
+    if column.categories is not None:
+        seen = np.bincount(values[values >= 0], minlength=len(column.categories)) > 0
+        kept = tuple(name for name, there in zip(column.categories, seen, strict=True) if there)
+        if len(kept) > MOST_CATEGORIES:
+            raise DataError(
+                f"the column {column.name!r} has {len(kept)} categories, at most {MOST_CATEGORIES} can be used; "
+                "leave it out by --ignore (ignore=)"
+            )
+        missing = bool((values < 0).any())
+        if len(kept) + missing < 2:
+            return Rule(column.name, "constant")
+        return Rule(column.name, "one-hot", missing=missing, categories=kept)
+    if np.isinf(values).any():
+        raise DataError(f"the column {column.name!r} has an infinite value")
+    known = values[~np.isnan(values)]
+    missing = len(known) < len(values)
+    if len(known) == 0 or (not missing and known.min() == known.max()):
+        return Rule(column.name, "constant")
+    fill = float(np.median(known))
+    size = np.abs(known[known != 0])
+    if len(size) == 0:
+        return Rule(column.name, "scale", 1.0, fill, missing)
+    largest, median = float(size.max()), float(np.median(size))
+    if largest > WIDE * median:
+        return Rule(column.name, "log", median, fill, missing)
+    scale = largest * math.sqrt(float(np.mean(np.square(known / largest))))  # squares of huge numbers would overflow
+    return Rule(column.name, "scale", scale, fill, missing)
+
+
+def _fill(rule: Rule, column: Column, out: NDArray[np.float32]) -> list[str]:
+    values = column.values
+    if rule.kind == "one-hot":
+        words = column.categories
+        if words is None:  # the same numbers, read as numbers this time
+            kept, values = np.unique(values, return_inverse=True)
+            words = tuple(f"{value:.15g}" for value in kept.tolist())
+        places = {name: k for k, name in enumerate(rule.categories)}
+        at = np.array([*(places.get(word, -1) for word in words), -2])[values]
+        rows = np.flatnonzero(at >= 0)
+        out[rows, at[rows]] = 1.0
+        if rule.missing:
+            out[at == -2, -1] = 1.0
+        unseen = int((at == -1).sum())
+        return [f"{unseen} nodes have a category of {rule.name!r} that was not seen in training"] if unseen else []
+    if column.categories is not None:
+        raise DataError(f"the column {rule.name!r} was numbers in training, and is categories here")
+    if np.isinf(values).any():
+        raise DataError(f"the column {rule.name!r} has an infinite value")
+    absent = np.isnan(values)
+    values = np.where(absent, rule.fill, values) / rule.scale
+    if rule.kind == "log":
+        values = np.sign(values) * np.log1p(np.abs(values))
+    out[:, 0] = np.clip(values, np.finfo(np.float32).min, np.finfo(np.float32).max)
+    if rule.missing:
+        out[:, 1] = absent
+    elif absent.any():
+        return [
+            f"{int(absent.sum())} values of {rule.name!r} are missing, which none was in training; the median stands"
+        ]
+    return []

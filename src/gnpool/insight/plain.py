@@ -1,0 +1,164 @@
+"""Poolings and networks as source code that needs torch and PyTorch Geometric alone.
+
+Nothing of a model gets into the code but numbers, names of this file and names that are checked to be plain; all
+values go through ``repr``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
+
+from gnpool.insight.crystal import CrystalAggregation
+from gnpool.insight.names import BY_NAME
+from gnpool.insight.probe import branches_of
+from gnpool.nn import GNPAggregation
+
+PYG = {SumAggregation: "sum", MeanAggregation: "mean", MaxAggregation: "max", MinAggregation: "min"}
+FUNCTION = {name: name.lower().replace(" ", "_") + "_pool" for name in BY_NAME}
+
+# Source of the poolings by name: rows x (N, D), the segment of each (N,), and the number of segments.
+POOLINGS = {
+    **{
+        name: f'''
+def {name}_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
+    return scatter(x, index, dim=0, dim_size=size, reduce="{name}")
+'''
+        for name in ("sum", "mean", "max", "min")
+    },
+    "harmonic sum": '''
+def harmonic_sum_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
+    """1 / sum(1/x) over the rows above 0; 0 where there are none."""
+    inverse = torch.where(x > 0, 1 / torch.where(x > 0, x, 1.0), 0.0)
+    total = scatter(inverse, index, dim=0, dim_size=size, reduce="sum")
+    return torch.where(total > 0, 1 / torch.where(total > 0, total, 1.0), 0.0)
+''',
+    "harmonic mean": '''
+def harmonic_mean_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
+    """n / sum(1/x) over the rows above 0, where n counts all rows; 0 where there are none."""
+    inverse = torch.where(x > 0, 1 / torch.where(x > 0, x, 1.0), 0.0)
+    total = scatter(inverse, index, dim=0, dim_size=size, reduce="sum")
+    harmonic = torch.where(total > 0, 1 / torch.where(total > 0, total, 1.0), 0.0)
+    return harmonic * scatter(torch.ones_like(x), index, dim=0, dim_size=size, reduce="sum")
+''',
+    "L2 norm": """
+def l2_norm_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
+    return scatter(x.square(), index, dim=0, dim_size=size, reduce="sum").sqrt()
+""",
+    "root mean square": """
+def root_mean_square_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
+    return scatter(x.square(), index, dim=0, dim_size=size, reduce="mean").sqrt()
+""",
+    "mean with a 0": '''
+def mean_with_a_0_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
+    """sum(x) / (n + 1)"""
+    total = scatter(x, index, dim=0, dim_size=size, reduce="sum")
+    return total / (1 + scatter(torch.ones_like(x), index, dim=0, dim_size=size, reduce="sum"))
+''',
+    "harmonic sum with a 1": '''
+def harmonic_sum_with_a_1_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
+    """1 / (1 + sum(1/x)) over the rows above 0."""
+    inverse = torch.where(x > 0, 1 / torch.where(x > 0, x, 1.0), 0.0)
+    return 1 / (1 + scatter(inverse, index, dim=0, dim_size=size, reduce="sum"))
+''',
+    "learned": '''
+def norm_pool(x: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor, eps: float) -> Tensor:
+    """n^-q (sum of u^p)^(1/p) with u = x + eps; where p is below 0, rows of at most eps are left out."""
+    kept = (x > eps) | (p > 0)
+    sign = torch.where(p > 0, 1.0, -1.0).to(x.dtype)
+    u = torch.where(kept, x + eps, 1.0).double()
+    worst = torch.where(p > 0, 0.0, torch.inf).double()
+    key = torch.where(kept, u, worst) * sign
+    best = torch.full((size, x.size(1)), -torch.inf, dtype=key.dtype, device=x.device)
+    best = best.scatter_reduce(0, index[:, None].expand_as(key), key, "amax", include_self=True) * sign
+    some = torch.isfinite(best) & (best > 0)
+    best = torch.where(some, best, 1.0)  # the largest row, or the smallest: the others are measured by it
+    power = torch.where(kept, (u / best[index]) ** p, 0.0)
+    total = scatter(power, index, dim=0, dim_size=size, reduce="sum")
+    count = scatter(torch.ones_like(x[:, :1], dtype=key.dtype), index, dim=0, dim_size=size, reduce="sum")
+    y = best * torch.where(some, total, 1.0) ** (1 / p) * count.clamp(min=1.0) ** -q
+    return torch.where(some, y, 0.0).to(x.dtype)
+''',
+}
+
+
+def pooling_class(name: str, layer: Any) -> tuple[str, list[str]]:
+    """Source of a module that does what ``layer`` does, called ``name``, and the poolings of :obj:`POOLINGS` it needs.
+
+    Its forward takes the rows, the segment of each and the number of segments. It has the mixing layer of the original
+    under the same name, and the exponents as buffers.
+    """
+    setup: list[str] = []
+    if type(layer) in PYG:
+        kind = PYG[type(layer)]
+        body = [f"        return {FUNCTION[kind]}(x, index, size)"]
+        return _module(name, f"The {kind}.", [], body), [kind]
+    if isinstance(layer, CrystalAggregation):
+        given: list[Any] = layer.parts
+        parts = [
+            (int(start), int(stop), f"{FUNCTION[kind]}(x[:, {int(start)}:{int(stop)}], index, size)", str(kind))
+            for start, stop, kind in given
+        ]
+        words = "; ".join(f"{kind} of channels {start} to {stop - 1}" for start, stop, _, kind in parts)
+        needs = [kind for *_, kind in parts]
+    elif type(layer).__name__ in ("GNPAggregation", "StudyGNPAggregation") and getattr(layer, "mask", None) is None:
+        parts, needs = [], ["learned"]
+        for part in branches_of(layer):
+            short, sign = ("pos", "") if part.name == "positive" else ("neg", "-")
+            start, stop = part.inputs.start, part.inputs.stop
+            shape = list(getattr(layer, f"raw_p_{short}").shape)
+            setup += [f'self.register_buffer("{e}_{short}", torch.zeros({shape}))' for e in "pq"]
+            rows = f"x[:, {start}:{stop}]"
+            call = f"norm_pool({rows}, index, size, {sign}self.p_{short}, self.q_{short}, {float(layer.eps)!r})"
+            parts.append((start, stop, call, f"p = {part.p:.4g}, q = {part.q:.4g}"))
+        words = "; ".join(f"{kind} for channels {start} to {stop - 1}" for start, stop, _, kind in parts)
+        words = f"Learned: {words}"
+    else:
+        raise TypeError(f"export_model: {type(layer).__name__} cannot be written as plain code")
+    if layer.mix is not None:
+        wide, out, bias = layer.mix.in_features, layer.mix.out_features, layer.mix.bias is not None
+        setup.append(f"self.mix = torch.nn.Linear({wide}, {out}, bias={bias})")
+    body = ["        x = x.relu()" if layer.nonneg == "relu" else "        x = x.abs()"]
+    calls = [call for _, _, call, _ in parts]
+    if len(calls) == 1:
+        body.append(f"        y = {calls[0]}")
+    else:
+        body += ["        y = torch.cat(", "            [", *(f"                {call}," for call in calls)]
+        body += ["            ],", "            dim=-1,", "        )"]
+    body.append("        return y" if layer.mix is None else "        return self.mix(y)")
+    return _module(name, f"{words[0].upper()}{words[1:]}.", setup, body), needs
+
+
+def pooling_state(layer: Any) -> dict[str, torch.Tensor]:
+    """The tensors of the module that :func:`pooling_class` describes."""
+    state: dict[str, torch.Tensor] = {}
+    if isinstance(layer, GNPAggregation):
+        for short in ("pos", "neg"):
+            if hasattr(layer, f"raw_p_{short}"):
+                state |= {f"{e}_{short}": getattr(layer, f"{e}_{short}").detach().clone() for e in "pq"}
+    mix = getattr(layer, "mix", None)
+    if mix is not None:
+        state |= {f"mix.{name}": value.detach().clone() for name, value in mix.state_dict().items()}
+    return state
+
+
+def functions(needs: list[str]) -> str:
+    """Source of the poolings, each once."""
+    return "\n\n\n".join(POOLINGS[name].strip("\n") for name in dict.fromkeys(needs)) + "\n"
+
+
+def is_pooling(module: Any) -> bool:
+    """Whether a module has a source of its own here."""
+    return isinstance(module, (GNPAggregation, CrystalAggregation)) or type(module) in PYG
+
+
+def _module(name: str, words: str, setup: list[str], body: list[str]) -> str:
+    if not name.isidentifier():
+        raise ValueError(f"export_model: {name!r} is no name for a class")
+    lines = [f"class {name}(torch.nn.Module):", f'    """{words}"""', ""]
+    if setup:
+        lines += ["    def __init__(self) -> None:", "        super().__init__()", *(f"        {s}" for s in setup), ""]
+    lines += ["    def forward(self, x: Tensor, index: Tensor, size: int) -> Tensor:", *body]
+    return "\n".join(lines) + "\n"

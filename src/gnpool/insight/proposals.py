@@ -1,0 +1,71 @@
+"""Which named poolings are worth a trial: combinations over the layers, those that the reading finds nearest first."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from gnpool.insight.names import JOINED
+from gnpool.insight.reading import BranchReading, Reading
+
+Option = tuple[float, dict[str, str]]  # how far what may stand in a layer is, and the name of each branch
+Poolings = dict[str, dict[str, str]]  # by layer, the name of each branch that is kept; none: the layer stays learned
+SAME = 1e-6  # names whose distances differ by less do the same to these rows: the simplest stands for them all
+# Prices, in distance, that bring the simpler options to the front.
+MISSING = 0.5  # times the share of a branch that is dropped: refitting makes up for much of it
+PAIR = 0.2  # two branches in place of one
+JOIN = 0.05  # a pooling with an element more in place of the plain one
+LEARNED = 0.4  # a layer that stays learned
+WIDEST = {1: 40, 2: 12}  # options of a layer by the number of layers; 5 where there are more
+
+
+def combinations(reading: Reading) -> Iterator[Poolings]:
+    """Combinations of poolings, each once, nearest first, and never all layers learned.
+
+    Of three layers or more, combinations with one pooling in all of them come as often as the others: layers of one
+    kind mostly want one pooling, whatever the reading of a single one.
+    """
+    layers = reading.layers
+    options = [_options(reading.layer(layer)) for layer in layers]
+    mixed = itertools.product(*(found[: WIDEST.get(len(layers), 5)] for found in options))
+    alike = _alike(options) if len(layers) > 2 else []
+    seen: list[Poolings] = []
+    for pair in itertools.zip_longest(*(sorted(choices, key=_distance) for choices in (alike, mixed))):
+        for choice in pair:
+            poolings = dict(zip(layers, (names for _, names in choice), strict=True)) if choice else {}
+            if any(poolings.values()) and poolings not in seen:
+                seen.append(poolings)
+                yield poolings
+
+
+def _alike(options: list[list[Option]]) -> list[tuple[Option, ...]]:
+    """Choices of the same names in all layers."""
+    distances = [{str(names): (distance, names) for distance, names in found} for found in options]
+    return [tuple(d[name] for d in distances) for name in distances[0] if all(name in d for d in distances)]
+
+
+def _distance(choice: Sequence[Option]) -> float:
+    return sum(distance for distance, _ in choice)
+
+
+def _options(branches: list[BranchReading]) -> list[Option]:
+    """What may stand in a layer, with its distance: one branch alone, both, or the layer as it is."""
+    found: list[Option] = [(LEARNED, {})]
+    for branch in branches:
+        rest = sum(other.share or 0.0 for other in branches if other is not branch)
+        found += [(distance + MISSING * rest, {branch.branch: name}) for name, distance in _names(branch)]
+    used = [branch for branch in branches if branch.used]
+    if len(used) == 2:
+        for (a, far_a), (b, far_b) in itertools.product(*(_names(branch)[:3] for branch in used)):
+            found.append((far_a + far_b + PAIR, {used[0].branch: a, used[1].branch: b}))
+    return sorted(found, key=lambda option: option[0])
+
+
+def _names(branch: BranchReading) -> list[tuple[str, float]]:
+    """The names of a branch that differ on these rows, nearest first, with their neighbours that join an element."""
+    found: list[tuple[str, float]] = []
+    for name, distance in branch.ranking:
+        if all(abs(distance - other) > SAME for _, other in found):
+            found.append((name, distance))
+    joined = [(JOINED[name].name, distance + JOIN) for name, distance in found if name in JOINED]
+    return sorted([*found, *joined], key=lambda pair: pair[1])

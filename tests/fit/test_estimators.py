@@ -1,0 +1,112 @@
+"""Small fits from end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from gnpool.fit import GNPClassifier, GNPRegressor
+from gnpool.models import load_model
+
+
+def sets(count: int, low: int, high: int, seed: int = 0) -> list[Data]:
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for _ in range(count):
+        n = int(torch.randint(low, high, (), generator=generator))
+        x = torch.rand(n, 1, generator=generator)
+        found.append(Data(x=x, y=x.sum().view(1)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def regressor() -> Any:
+    return GNPRegressor(epochs=12, seeds=1).fit(sets(120, 3, 12))
+
+
+def test_regression_finds_the_sum(regressor: Any) -> None:
+    assert regressor.answer.poolings == ("sum",)
+    assert str(regressor.answer).startswith("Pool by the sum over the elements (chosen on ")
+    larger = sets(20, 60, 100, seed=1)
+    assert regressor.score(larger) > 0.99
+    expected = np.array([float(graph.y) for graph in larger])
+    assert np.abs(regressor.predict(larger) / expected - 1).mean() < 0.01
+
+
+def test_numbers_of_a_result(regressor: Any) -> None:
+    result = regressor.result
+    labels = [model["label"] for model in result["models"]]
+    assert labels[0] == "GNP"
+    assert {"sum", "mean", "max", "min"} <= set(labels)
+    assert [model["label"] for model in result["models"] if model["chosen"]] == [regressor.answer.entry.label]
+    split = result["split"]
+    assert sum(split[part]["graphs"] for part in ("train", "validation", "inside", "larger")) == 120
+    assert split["larger"]["smallest"] > split["train"]["largest"]
+    chosen = next(model for model in result["models"] if model["chosen"])
+    raw = result["graphs"]["larger"]
+    table = regressor.study.table
+    targets = np.array([table.y.values[table.names.tolist().index(int(name))] for name in raw["names"]])
+    assert sum(raw["errors"][chosen["label"]]) / targets.sum() == pytest.approx(chosen["larger"]["error"], rel=1e-4)
+    assert sum(result["by_size"]["graphs"]) == split["inside"]["graphs"] + split["larger"]["graphs"]
+
+
+def test_a_saved_estimator_predicts_the_same(regressor: Any, tmp_path: Path) -> None:
+    folder = regressor.save(tmp_path / "model")
+    graphs = sets(5, 10, 20, seed=2)
+    again = GNPRegressor.load(folder)
+    np.testing.assert_array_equal(again.predict(graphs), regressor.predict(graphs))
+    assert type(load_model(folder)).__name__ == "SetNet"
+    with pytest.raises(ValueError, match="is one of regression"):
+        GNPClassifier.load(folder)
+    with pytest.raises(ValueError, match="numbers come from 'fit'"):
+        _ = again.result
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_numbers(regressor: Any) -> None:
+    again = GNPRegressor(epochs=12, seeds=1).fit(sets(120, 3, 12))
+    ours, theirs = again.result, regressor.result
+    ours["meta"].pop("seconds")
+    assert ours == {**theirs, "meta": {k: v for k, v in theirs["meta"].items() if k != "seconds"}}
+
+
+def test_classification_with_words() -> None:
+    graphs = sets(80, 3, 12)
+    words = ["much" if float(graph.y) > 3 else "little" for graph in graphs]
+    found = GNPClassifier(epochs=6, seeds=1, split="random").fit(graphs, words)
+    assert found.classes == ("little", "much")
+    assert found.score(graphs, words) > 0.8
+    chances = found.predict_proba(graphs[:4])
+    assert chances.shape == (4, 2)
+    np.testing.assert_allclose(chances.sum(1), 1.0)
+    assert found.study.problem.task == "classification"
+
+
+def test_nodes() -> None:
+    generator = torch.Generator().manual_seed(0)
+    graphs = []
+    for n in range(4, 24):
+        edges = torch.randint(0, n, (2, 2 * n), generator=generator)
+        edges = torch.cat([edges, edges.flip(0)], dim=1).unique(dim=1)
+        x = torch.rand(n, 1, generator=generator)
+        y = torch.zeros(n).scatter_reduce(0, edges[1], x[edges[0], 0], "amax", include_self=False)
+        graphs.append(Data(x=x, edge_index=edges, y=y))
+    found = GNPRegressor(level="node", epochs=2, seeds=1).fit(graphs)
+    assert len(found.predict(graphs[:2])) == 9
+    assert found.result["problem"]["level"] == "node"
+    assert all(len(m["poolings"]) == 1 for m in found.result["models"] if m["poolings"])
+
+
+def test_wrong_use() -> None:
+    with pytest.raises(ValueError, match=r"call 'fit' .* before 'predict'"):
+        GNPRegressor().predict(sets(2, 3, 5))
+    with pytest.raises(ValueError, match="call 'fit' before 'save'"):
+        GNPRegressor().save("nowhere")
+    with pytest.raises(ValueError, match="'y' must have 12 values, one for each graph, got 3"):
+        GNPRegressor().fit(sets(12, 3, 5), [1, 2, 3])
+    assert repr(GNPClassifier()) == "GNPClassifier(not fitted)"

@@ -1,0 +1,66 @@
+"""What is proposed: nearest first, simplest of equals, never everything learned."""
+
+from __future__ import annotations
+
+import itertools
+
+from gnpool.insight.proposals import combinations
+from gnpool.insight.reading import BranchReading, Reading
+
+POSITIVE = ("sum", "mean", "max", "L2 norm", "root mean square")
+NEGATIVE = ("min", "harmonic sum", "harmonic mean")
+
+
+def branch(layer, name, share, **distances):
+    known = {n.replace(" ", "_"): n for n in (*POSITIVE, *NEGATIVE)}
+    names = POSITIVE if name == "positive" else NEGATIVE
+    ranking = sorted({n: distances.get(n.replace(" ", "_"), 0.9) for n in names}.items(), key=lambda pair: pair[1])
+    assert set(distances) <= set(known)
+    return BranchReading(layer, name, 1.5, 0.0, ranking[0][0], ranking[0][1], share, True, tuple(ranking))
+
+
+def layer(path, positive, negative, share):
+    return [branch(path, "positive", share, **positive), branch(path, "negative", 1 - share, **negative)]
+
+
+def first(reading, count):
+    return list(itertools.islice(combinations(reading), count))
+
+
+def test_nearest_first():
+    reading = Reading(tuple(layer("pool", {"mean": 0.01, "sum": 0.3}, {"min": 0.02}, 0.99)), True)
+    found = first(reading, 3)
+    assert found[0] == {"pool": {"positive": "mean"}}
+    assert found[1] == {"pool": {"positive": "mean with a 0"}}  # its neighbour with an element more
+
+
+def test_one_branch_comes_before_two():
+    reading = Reading(tuple(layer("pool", {"max": 0.01}, {"min": 0.05}, 0.8)), True)
+    found = first(reading, 20)
+    assert found[0] == {"pool": {"positive": "max"}}
+    assert {"pool": {"positive": "max", "negative": "min"}} in found
+
+
+def test_names_that_do_the_same_are_tried_once():
+    same = {"sum": 0.2, "mean": 0.05, "max": 0.05, "root_mean_square": 0.05}
+    reading = Reading(tuple(layer("aggr", same, {"min": 0.5}, 1.0)), True)
+    tried = [names.get("positive") for poolings in combinations(reading) for names in poolings.values()]
+    assert "mean" in tried
+    assert "max" not in tried
+    assert "root mean square" not in tried
+
+
+def test_never_everything_learned_and_nothing_twice():
+    branches = layer("a", {"sum": 0.1}, {"min": 0.1}, 0.5) + layer("b", {"max": 0.1}, {"min": 0.1}, 0.5)
+    found = list(combinations(Reading(tuple(branches), True)))
+    assert all(any(poolings.values()) for poolings in found)
+    assert {"a": {}, "b": {"positive": "max"}} in found  # one layer may stay learned
+    assert len({str(poolings) for poolings in found}) == len(found)
+
+
+def test_of_many_layers_those_with_one_pooling_in_all_come_early():
+    branches = []
+    for k, name in enumerate(("max", "sum", "L2_norm")):
+        branches += layer(f"layers.{k}", {name: 0.01}, {"min": 0.3}, 0.6)
+    found = first(Reading(tuple(branches), True), 16)
+    assert {f"layers.{k}": {"negative": "min"} for k in range(3)} in found
