@@ -87,3 +87,15 @@ def test_mistakes(arguments: tuple[str, ...], status: int, message: str, saved: 
     assert out == ""
     assert message in " ".join(errors.split())
     assert "Traceback" not in errors
+
+
+def test_exact_poolings_have_nothing_to_read(tmp_path: Path) -> None:
+    arguments = {"in_channels": 1, "aggr": "sum", "readout": "max"}
+    folder = save_model(tmp_path / "model", GraphNet(**arguments), {"class": "GraphNet", "arguments": arguments})
+    result = CliRunner().invoke(app, ["read", str(folder)])
+    assert result.exit_code == 0
+    assert result.stdout.split("\n")[1:3] == ["  aggr: sum", "  readout: max"]
+    result = CliRunner().invoke(app, ["read", str(folder), "--json"])
+    assert json.loads(result.stdout) == {"exact": {"aggr": "sum", "readout": "max"}}
+    result = CliRunner().invoke(app, ["read", str(folder), "--figure", "plane.png"])
+    assert (result.exit_code, "no point to draw" in result.stderr) == (2, True)

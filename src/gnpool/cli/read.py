@@ -51,7 +51,19 @@ def read(
         _check_drawing()
     crystal: dict[str, Any] | None = None
     if table is None:
-        reading, curves = _read_saved(model)
+        from gnpool.insight.exact import exact_poolings
+        from gnpool.models import load_model
+        from gnpool.nn import GNPAggregation
+
+        network = load_model(model)
+        if not any(isinstance(module, GNPAggregation) for module in network.modules()):
+            if figure is not None:
+                raise typer.BadParameter(
+                    "the poolings of this model are exact: no point to draw", param_hint="'--figure'"
+                )
+            _show_exact(exact_poolings(network), json)
+            return
+        reading, curves = _read_saved(network)
     else:
         reading, curves, crystal = _read_cell(model, table, row, column, seed, preset)
     if figure is not None:
@@ -68,11 +80,19 @@ def read(
         say(f"wrote {figure}")
 
 
-def _read_saved(folder: Path) -> tuple[Reading, Curves | None]:
-    from gnpool.insight import read as read_model
-    from gnpool.models import load_model
+def _show_exact(poolings: dict[str, str], json: bool) -> None:
+    if json:
+        show_json({"exact": poolings})
+        return
+    say("Nothing is learned here; the poolings are exact:")
+    for path, name in poolings.items():
+        say(f"  {path}: {name}")
 
-    return read_model(load_model(folder)), None
+
+def _read_saved(network: Any) -> tuple[Reading, Curves | None]:
+    from gnpool.insight import read as read_model
+
+    return read_model(network), None
 
 
 def _read_cell(

@@ -18,7 +18,7 @@ from gnpool.models.saved import model_files
 SCHEMA = 1
 BINS = 8  # of the curve against size
 DIGITS = 6  # of raw errors in fit.json
-OURS = {"model", "learned", "fit.json", "fit.png"}
+OURS = {"model", "learned", "fit.json", "fit.png", "report.html"}
 COLORS = ("#D55E00", "#CC79A7", "#0072B2", "#009E73", "#E69F00", "#56B4E9", "#000000")
 LINES = 6  # competitors in the picture
 

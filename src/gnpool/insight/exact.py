@@ -1,0 +1,38 @@
+"""The poolings of a model that has nothing left to read: they are exact, and have names."""
+
+from __future__ import annotations
+
+import torch
+from torch_geometric.nn import aggr
+
+from gnpool.insight.crystal import CrystalAggregation
+
+PLAIN = {
+    aggr.SumAggregation: "sum",
+    aggr.MeanAggregation: "mean",
+    aggr.MaxAggregation: "max",
+    aggr.MinAggregation: "min",
+}
+
+
+def exact_poolings(model: torch.nn.Module) -> dict[str, str]:
+    """Every pooling of a model in words, by the path of its module; parts of a pooling are not listed.
+
+    Example:
+        >>> from gnpool.insight.exact import exact_poolings
+        >>> from gnpool.models import GraphNet
+        >>> exact_poolings(GraphNet(1, "sum", "max"))
+        {'aggr': 'sum', 'readout': 'max'}
+    """
+    found: dict[str, str] = {}
+    for path, module in model.named_modules():
+        inside = any(path.startswith(f"{outer}.") for outer in found)
+        if not inside and isinstance(module, aggr.Aggregation):
+            found[path] = _name(module)
+    return found
+
+
+def _name(module: aggr.Aggregation) -> str:
+    if isinstance(module, CrystalAggregation):
+        return " and ".join(dict.fromkeys(name for _, _, name in module.parts))
+    return PLAIN.get(type(module), type(module).__name__)
