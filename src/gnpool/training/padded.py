@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -126,13 +125,23 @@ class _Slots:
 
 def largest(batches: Batches, epochs: int) -> Padding:
     """The least padding that fits every batch of the first ``epochs`` epochs."""
-    orders = [graphs for k in range(epochs if batches.seed is not None else 1) for graphs in batches.order(k)]
-    nodes = [int(batches.nodes[graphs].sum()) for graphs in orders]
-    edges = max(int(batches.edges[graphs].sum()) for graphs in orders)
-    width = max(nodes) + 1  # one node more: surplus edges need a place to go
-    dummies = [math.ceil((width - n) / max(batches.max_nodes, 1)) for n in nodes]
-    graphs = max(len(graphs) + more for graphs, more in zip(orders, dummies, strict=True))
-    return Padding(width, edges, graphs)
+    nodes, edges, counts = [], [], []
+    for number in range(epochs if batches.seed is not None else 1):
+        orders = batches.order(number)
+        count = torch.tensor([len(graphs) for graphs in orders])
+        ends, order = count.cumsum(0), torch.cat(orders)
+        counts.append(count)
+        nodes.append(_sums(batches.nodes[order], ends))
+        edges.append(_sums(batches.edges[order], ends))
+    total, longest = torch.cat(nodes), max(batches.max_nodes, 1)
+    width = int(total.max()) + 1  # one node more: surplus edges need a place to go
+    dummies = (width - total + longest - 1) // longest
+    return Padding(width, int(torch.cat(edges).max()), int((torch.cat(counts) + dummies).max()))
+
+
+def _sums(values: Tensor, ends: Tensor) -> Tensor:
+    """Sums of the parts of ``values`` that end at ``ends``."""
+    return torch.nn.functional.pad(values.cumsum(0), (1, 0))[ends].diff(prepend=ends.new_zeros(1))
 
 
 def _fill(order: Tensor, size: int) -> Tensor:
