@@ -69,7 +69,7 @@ def read_stored(
     reading = read(models[seed], validation.cut(torch.arange(min(READ_GRAPHS, validation.count))))
     record = store.get(recipe.key(preset, search))
     curves: dict[str, dict[str, list[float]]] = {}
-    for name, values in (record.tensors or {}).items() if record is not None else ():
+    for name, values in sorted((record.tensors or {}).items()) if record is not None else ():
         layer, _, exponent = name.removeprefix("curve/").rpartition(".")
         if name.startswith("curve/") and exponent[:2] in ("p_", "q_"):
             curves.setdefault(layer, {})[exponent] = values[:, list(models).index(seed)].tolist()
