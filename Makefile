@@ -28,15 +28,22 @@ lint: setup ## ruff (rules and format) and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src
 
+# Two processes, one thread each: most tests are Python's work. Tests of one file stay together and share what they made.
 test: lint ## lint, then every test and doctest
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 bench: setup ## time the operator against its baselines
 	$(BIN)/python -m benchmarks
 
-docs: setup ## check the links and run the code of the documentation
+docs: setup $(VENV)/.docs ## check the links and run the code of the documentation, build the site in site/
 	$(BIN)/python tools/check_docs.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+$(VENV)/.docs: $(VENV)/.stamp
+	$(BIN)/python -m pip install -c constraints.txt -e ".[docs]"
+	@touch $@
 
 clean: ## remove .venv, caches and build products
-	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
+import typer.main
 
-from tools import check_docs
+from gnpool.cli.app import app
+from tools import check_docs, doc_figures, notebook
+
+NOTEBOOKS = sorted(notebook.NOTEBOOKS.glob("*.ipynb"))
 
 
 def name(path: Path) -> str:
@@ -19,6 +24,69 @@ def test_links(path: Path) -> None:
 @pytest.mark.parametrize("path", check_docs.files(check_docs.EXECUTED), ids=name)
 def test_code(path: Path) -> None:
     assert check_docs.check_code(path) == []
+
+
+def commands(path: Path) -> list[str]:
+    """The lines of the console blocks of a page that call gnpool."""
+    blocks = check_docs.split(path.read_text(encoding="utf-8"))[1]
+    lines = [line for block in blocks if block.language == "console" for line in block.text.splitlines()]
+    return [line for line in lines if line.startswith("gnpool ")]
+
+
+@pytest.mark.parametrize("path", check_docs.files(check_docs.EXECUTED), ids=name)
+def test_commands_and_their_options_exist(path: Path) -> None:
+    for line in commands(path):
+        command = typer.main.get_command(app)
+        words = shlex.split(line, comments=True)[1:]
+        known = {option for parameter in command.params for option in parameter.opts}
+        while words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]
+            known |= {o for parameter in command.params for o in (*parameter.opts, *parameter.secondary_opts)}
+        assert not getattr(command, "commands", {}) or set(words) <= known, f"no such command: {line}"
+        options = {word.partition("=")[0] for word in words if word.startswith("-") and len(word) > 1}
+        assert options <= known | {"--help"}, line
+
+
+@pytest.mark.parametrize("path", check_docs.files(("docs/*.md",)), ids=name)
+def test_every_page_is_in_the_navigation(path: Path) -> None:
+    assert f": {path.name}\n" in (check_docs.ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
+def test_notebook_runs(path: Path) -> None:
+    done = notebook.run(path)
+    assert [cell for cell in done["cells"] if cell["cell_type"] == "code" and cell["execution_count"] is None] == []
+    assert "pool: mean" in notebook.markdown(path)  # as it was stored
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
+def test_notebook_links(path: Path, tmp_path: Path) -> None:
+    text = notebook.markdown(path)
+    beside = tmp_path / "docs" / "notebooks" / "page.md"
+    beside.parent.mkdir(parents=True)
+    for other in (check_docs.ROOT / "docs").glob("*.md"):
+        (tmp_path / "docs" / other.name).write_text(other.read_text(encoding="utf-8"), encoding="utf-8")
+    beside.write_text(text, encoding="utf-8")
+    assert check_docs.check_links(beside) == []
+
+
+def test_a_notebook_runs_like_in_jupyter(tmp_path: Path) -> None:
+    path = tmp_path / "a.ipynb"
+    path.write_text(
+        '{"cells": [{"cell_type": "markdown", "source": ["# A"]},'
+        ' {"cell_type": "code", "source": ["x = 2\\n", "print(x)\\n", "x + 1"], "outputs": []},'
+        ' {"cell_type": "code", "source": ["x *= 5\\n", "x"], "outputs": []}]}'
+    )
+    first, second = (cell["outputs"] for cell in notebook.run(path)["cells"][1:])
+    assert [first[0]["text"], first[1]["data"]["text/plain"]] == [["2\n"], ["3"]]
+    assert second[0]["data"]["text/plain"] == ["10"]
+
+
+def test_figures_are_drawn(tmp_path: Path) -> None:
+    doc_figures.growth(tmp_path / "a.png")
+    doc_figures.p_and_q(tmp_path / "b.png")
+    assert all((tmp_path / file).read_bytes().startswith(b"\x89PNG") for file in ("a.png", "b.png"))
 
 
 @pytest.fixture
@@ -79,3 +147,9 @@ def test_open_fence_is_caught(page: Path) -> None:
     page.write_text("```python\nx = 1\n")
     with pytest.raises(ValueError, match="opened at line 1 is never closed"):
         check_docs.check_code(page)
+
+
+def test_no_page_is_twice_in_the_navigation() -> None:
+    text = (check_docs.ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = [line.split(": ")[1] for line in text.splitlines() if line.endswith(".md")]
+    assert len(pages) == len(set(pages))

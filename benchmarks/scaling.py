@@ -1,0 +1,41 @@
+"""How much faster two Ray workers are than one: ``python -m benchmarks.scaling``.
+
+The trainings and exams of a table with one thread each; the cluster and its workers are started before. Promised: 1.6
+times the throughput with two workers, on two cores that have nothing else to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+
+import torch
+
+from gnpool.lab import PRESETS, TABLES, Runner
+from gnpool.lab.ray_engine import Cluster, ray_cluster
+from gnpool.store import Store
+
+
+def seconds(cluster: Cluster, table: str, preset: str, jobs: int) -> float:
+    """The time of a table in a new folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.monotonic()
+        Runner(Store(folder), PRESETS[preset], torch.device("cpu"), jobs=jobs, cluster=cluster).run([TABLES[table]])
+        return time.monotonic() - begin
+
+
+def main() -> None:
+    """Print both times and their ratio."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", default="ablation_b")
+    parser.add_argument("--preset", default="quick", choices=PRESETS)
+    options = parser.parse_args()
+    with ray_cluster(jobs=2) as cluster:
+        seconds(cluster, options.table, "smoke", 2)  # workers start and load what they need
+        one, two = (seconds(cluster, options.table, options.preset, jobs) for jobs in (1, 2))
+    print(f"{options.table}, {options.preset}: {one:.1f} s with 1 worker, {two:.1f} s with 2, {one / two:.2f} times")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""Search for inputs that crash, hang or give silent wrong values: the operator, the readers and the store.
+
+    python tools/fuzz.py                     # 10,000 examples; the seed is printed
+    python tools/fuzz.py --examples 300 --seed 7
+    python tools/fuzz.py --only readers
+
+Operator: values and gradients of the fast backend against the reference in float64. Readers: text with characters
+changed, added or removed is read or refused with one line, and what is read is consistent. Store: what is put comes
+back, and after a byte is changed or a file is cut the unit is missing and can be put again. A test runs a few examples
+of each (tests/test_fuzz.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import math
+import random
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from gnpool import norm_pool
+from gnpool.data import DataError, read_graphs
+from gnpool.data.edge_list import parse_edge_list
+from gnpool.ops.reference import pool_terms
+from gnpool.store import Store
+
+PATIENCE = 60  # seconds for one example, after which it counts as hanging
+SHARES = {"operator": 0.4, "readers": 0.3, "store": 0.3}
+EXPONENTS = st.floats(0.01, 200.0) | st.floats(-200.0, -0.01) | st.sampled_from([1.0, -1.0, 2.0, math.inf, -math.inf])
+VALUES = st.sampled_from([0.0, -0.0, 1e-30, 1e-7, 1.0, -1.0, 3.5, 1e6, 1e30, math.inf, -math.inf, math.nan])
+
+GRAPHS = "graph,y\na,2.5\nb,1\n"
+NODES = 'graph,node,mass,kind\na,1,0.5,C\nb,7,1,N\na,2,,C\na,3,-4,"x, y"\nb,8,3e3,\n'
+EDGES = "graph,source,target\na,1,2\na,2,3\nb,8,7\n"
+TU = {
+    "T_A.txt": "1, 2\n2, 1\n3,4\n4,3\n",
+    "T_graph_indicator.txt": "1\n1\n2\n2\n2\n",
+    "T_graph_labels.txt": "1\n-1\n",
+    "T_node_labels.txt": "3\n5\n3\n3\n5\n",
+    "T_node_attributes.txt": "0.5, 1\n-1, 2\n0, 3\n0, 4\n0, 5\n",
+}
+LIST = "# 3 nodes\n0 1 0.5\n1 2 0.25\n2 0 1\n"
+
+
+@st.composite
+def pooled(draw: Any) -> tuple[torch.Tensor, torch.Tensor, int, float, float]:
+    """Rows, their segments, the number of segments, p and q."""
+    rows, segments = draw(st.integers(0, 60)), draw(st.integers(1, 8))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    x = 10 ** rng.uniform(-4, 4, (rows, 2)) * rng.choice([-1.0, 1.0], (rows, 2))
+    odd = draw(st.lists(st.tuples(st.integers(0, 59), st.integers(0, 1), VALUES), max_size=4))
+    for row, column, value in odd:
+        if row < rows:
+            x[row, column] = value
+    index = rng.integers(0, segments, rows)
+    return torch.from_numpy(x), torch.from_numpy(index), segments, draw(EXPONENTS), draw(st.floats(-2.0, 2.0))
+
+
+def check_operator(case: tuple[torch.Tensor, torch.Tensor, int, float, float]) -> None:
+    """The fast way gives the value and the gradient of the definition."""
+    x, index, size, p, q = case
+    if len(x) % 2:  # half of them sorted
+        index = index.sort().values
+    ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    got = norm_pool(ours, index, p=p, q=q, dim_size=size)
+    exponent, other = torch.full((2,), p, dtype=torch.float64), torch.full((2,), q, dtype=torch.float64)
+    wanted = pool_terms(theirs, index, size, exponent, other, 1e-6, False).y
+    close(got, wanted, "value", p)
+    if x.isfinite().all() and wanted.isfinite().all():
+        up = torch.linspace(0.5, 1.5, got.numel(), dtype=torch.float64).view_as(got)
+        (mine,) = torch.autograd.grad(got, ours, up)
+        close(mine, torch.autograd.grad(wanted, theirs, up)[0], "gradient", p)
+
+
+def close(got: torch.Tensor, wanted: torch.Tensor, what: str, p: float) -> None:
+    """Equal up to rounding, which small exponents magnify."""
+    tolerance = 1e-10 * max(1.0, 1 / abs(p)) * max(1.0, min(abs(p), 200.0))
+    torch.testing.assert_close(got, wanted, rtol=tolerance, atol=1e-290, equal_nan=True, msg=lambda m: f"{what}: {m}")
+
+
+EDITS = st.lists(
+    st.tuples(
+        st.integers(0, 400), st.sampled_from(["set", "add", "cut"]), st.text(max_size=3) | st.sampled_from("0,-\n")
+    ),
+    max_size=4,
+)
+
+
+def edited(text: str, edits: list[tuple[int, str, str]]) -> bytes:
+    """A text with some places changed."""
+    for place, kind, new in edits:
+        at = place % (len(text) + 1)
+        rest = text[at + (0 if kind == "add" else len(new) or 1) :]
+        text = text[:at] + ("" if kind == "cut" else new) + rest
+    return text.encode("utf-8", "surrogatepass")
+
+
+def check_readers(format_: str, edits: list[tuple[int, str, str]], where: int) -> None:
+    """What was changed is read to something consistent, or refused with one line."""
+    if format_ == "list":
+        refused(lambda: parse_edge_list(edited(LIST, edits)))
+        return
+    texts = copy.copy(TU) if format_ == "tu" else {"graphs.csv": GRAPHS, "nodes.csv": NODES, "edges.csv": EDGES}
+    victim = sorted(texts)[where % len(texts)]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in texts.items():
+            Path(folder, name).write_bytes(edited(text, edits) if name == victim else text.encode())
+        table = refused(lambda: read_graphs(folder))
+    if table is None:
+        return
+    nodes = int(table.sizes.sum())
+    assert len(table.names) == len(table.sizes) == len(table.y.values)
+    assert (table.sizes > 0).all()
+    assert np.isfinite(table.y.values).all()
+    assert all(len(column.values) == nodes for column in table.features)
+    if table.edge_index is not None:
+        graph = np.repeat(np.arange(len(table.sizes)), table.sizes)
+        assert ((table.edge_index >= 0) & (table.edge_index < nodes)).all()
+        assert (graph[table.edge_index[0]] == graph[table.edge_index[1]]).all()  # no edge leaves its graph
+
+
+def refused(read: Callable[[], Any]) -> Any:
+    """What is read, or None if it is refused properly."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return read()
+    except (DataError, ValueError) as error:
+        message = str(error)
+        assert message
+        assert "\n" not in message, f"more than one line: {message!r}"
+        return None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=5).filter(lambda name: name != "$float"), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+def check_store(label: str, scores: Any, tensor: list[float], damage: tuple[str, int, int] | None) -> None:
+    """What is put comes back, or is missing after damage, and can be put again."""
+    with tempfile.TemporaryDirectory() as folder:
+        found: list[Any] = []
+        store = Store(Path(folder, "store"), on_damage=found.append)
+        key, given_tensors = {"table": "t", "label": label}, {"a": torch.tensor(tensor, dtype=torch.float64)}
+        assert store.put(key, scores=scores, tensors=given_tensors)
+        if damage is not None:
+            suffix, place, change = damage
+            (file,) = Path(folder, "store", "units").rglob(f"*{suffix}")
+            content = bytearray(file.read_bytes())
+            at = place % len(content)
+            if change:
+                content[at] ^= change
+            else:
+                del content[at:]
+            file.write_bytes(content)
+        record = store.get(key)
+        if damage is not None:
+            assert record is None
+            assert len(found) == 1
+            assert store.put(key, scores=scores, tensors=given_tensors)
+            record = store.get(key)
+        assert record is not None
+        assert record.tensors is not None
+        assert repr(record.scores) == repr(scores)
+        assert record.tensors["a"].tolist() == tensor or any(map(math.isnan, tensor))
+        assert [path.name for path in Path(folder).iterdir()] == ["store"]  # no label leads out
+
+
+DAMAGE = st.none() | st.tuples(st.sampled_from([".json", ".safetensors"]), st.integers(0, 10**4), st.integers(0, 255))
+PARTS: dict[str, tuple[Callable[..., None], tuple[Any, ...]]] = {
+    "operator": (check_operator, (pooled(),)),
+    "readers": (check_readers, (st.sampled_from(["tables", "tu", "list"]), EDITS, st.integers(0, 9))),
+    "store": (check_store, (st.text(max_size=20), JSON, st.lists(st.floats(), max_size=5), DAMAGE)),
+}
+
+
+def run(part: str, examples: int, number: int) -> int:
+    """Search one part; returns how many examples were tried."""
+    check, strategies = PARTS[part]
+    tried = 0
+
+    def one(arguments: tuple[Any, ...]) -> None:
+        nonlocal tried
+        tried += 1
+        signal.alarm(PATIENCE)  # ends the program, with the arguments on the screen
+        try:
+            check(*arguments)
+        finally:
+            signal.alarm(0)
+
+    checks = list(HealthCheck)
+    options = settings(
+        max_examples=examples, deadline=None, database=None, derandomize=False, suppress_health_check=checks
+    )
+    seed(number)(options(given(st.tuples(*strategies))(one)))()
+    return tried
+
+
+def hanging(*_: object) -> None:
+    """Called by the alarm."""
+    raise TimeoutError(f"an example took longer than {PATIENCE} seconds")
+
+
+def main() -> int:
+    """Run from the command line; 0 if nothing was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--examples", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, help="repeat a run")
+    parser.add_argument("--only", choices=PARTS)
+    options = parser.parse_args()
+    number = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
+    signal.signal(signal.SIGALRM, hanging)
+    torch.set_num_threads(1)
+    print(f"seed {number}", flush=True)
+    for part in PARTS if options.only is None else [options.only]:
+        begin = time.monotonic()
+        count = math.ceil(options.examples * (SHARES[part] if options.only is None else 1.0))
+        tried = run(part, count, number)
+        print(f"{part}: {tried} examples, {time.monotonic() - begin:.0f} s, nothing found", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
