@@ -149,3 +149,23 @@ def test_the_choice(losses, chosen):
 
     trials = {text: trial(text, loss) for text, loss in losses.items()}
     assert _choose(list(trials.values()))[0] is trials[chosen]
+
+
+def test_without_a_mixing_layer_no_branch_is_dropped():
+    """Both branches feed the layer behind them, which would not know what to do with fewer channels."""
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pool = GNPAggregation(2, branches="both", mix=False)
+            self.out = torch.nn.Linear(4, 1)
+
+        def forward(self, x, batch, batch_size=None):
+            return self.out(self.pool(x, batch, dim_size=batch_size))
+
+    torch.manual_seed(0)
+    rows = [torch.rand(3 + k % 4, 2) + 0.1 for k in range(24)]
+    sets = [Data(x=x, y=x.sum().view(1)) for x in rows]
+    crystal = crystallize(Net(), sets, sets, squared, epochs=2, trials=3, batch_size=8, settings=[Setting(lr=1e-2)])
+    assert all(len(names) in (0, 2) for trial in crystal.tried for names in trial.poolings.values())
+    assert len(crystal.tried) > 2

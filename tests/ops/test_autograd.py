@@ -169,6 +169,22 @@ def test_second_order_by_every_mode():
         torch.testing.assert_close(second(loss)(x, p), expected, rtol=1e-11, atol=1e-12)
 
 
+def test_grad_of_grad_is_the_second_derivative():
+    x = torch.rand(6, 1, dtype=torch.float64) + 0.1
+    p, q = torch.tensor(2.0, dtype=torch.float64), torch.tensor(0.5, dtype=torch.float64)
+    functions = {
+        "p": (lambda p: norm_pool(x, p=p, q=0.5).squeeze(), p),
+        "q": (lambda q: norm_pool(x, p=2.0, q=q).squeeze(), q),
+    }
+    for name, (function, at) in functions.items():
+        leaf = at.clone().requires_grad_()
+        (first,) = torch.autograd.grad(function(leaf), leaf, create_graph=True)
+        (expected,) = torch.autograd.grad(first, leaf)
+        found = torch.func.grad(torch.func.grad(function))(at)
+        torch.testing.assert_close(found, expected, msg=name)
+        torch.testing.assert_close(torch.vmap(torch.func.grad(torch.func.grad(function)))(at[None]), expected[None])
+
+
 def test_a_frozen_weight_and_a_learned_one_share_the_layout():
     x, weight = leaf(7, 3), torch.rand(8, dtype=torch.float64)
     y = norm_pool_neighbors(x, EDGES, p=2.0, edge_weight=weight)

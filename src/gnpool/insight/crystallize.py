@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from gnpool.insight.crystal import CrystalAggregation
 from gnpool.insight.names import BY_NAME
-from gnpool.insight.probe import gnp_layers
+from gnpool.insight.probe import branches_of, gnp_layers
 from gnpool.insight.proposals import Poolings, combinations
 from gnpool.insight.reading import Reading, read
 from gnpool.training import Batches, Setting, evaluate_mean, fit_many
@@ -159,7 +159,7 @@ def crystallize(
     given = Trial(keep, True, "given", evaluate_mean(model, validation, loss, forward=call))
     wanted = [
         Trial(poolings, biases, "screened")
-        for poolings in itertools.islice(combinations(reading), trials)
+        for poolings in itertools.islice(filter(functools.partial(_keeps_width, model), combinations(reading)), trials)
         for biases in ((True, False) if _has_biases(model) else (True,))
     ]
     total = len(wanted) + min(finalists, len(wanted)) + 1
@@ -212,6 +212,15 @@ def crystallize(
         chosen.load_state_dict(choice.state)
     rest = [trial for trial in screened if not any(_same(trial, other) for other in tried)]
     return Crystal(chosen.eval(), (*tried, *rest), choice, reason, reading)
+
+
+def _keeps_width(model: torch.nn.Module, poolings: Poolings) -> bool:
+    """Whether the layers give as many channels as before: without a mixing layer no branch can be dropped."""
+    layers = gnp_layers(model)
+    return all(
+        not names or layers[path].mix is not None or len(names) == len(branches_of(layers[path]))
+        for path, names in poolings.items()
+    )
 
 
 def replaced(model: torch.nn.Module, poolings: Poolings, biases: bool = True) -> torch.nn.Module:

@@ -69,7 +69,9 @@ class Pool(torch.autograd.Function):
         ctx.eps, ctx.relu = inputs[N_TENSORS:]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
+    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+        if grad is None:  # y served other derivatives only
+            return (None,) * N_INPUTS
         saved = ctx.saved_tensors  # each look at it unpacks them all
         tensors, terms = saved[:N_TENSORS], saved[N_TENSORS:]
         need_x, need_weight, need_p, need_q = ctx.needs_input_grad[:4]
