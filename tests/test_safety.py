@@ -160,7 +160,7 @@ socket.socket.connect = socket.socket.connect_ex = refuse
 socket.socket.bind = socket.socket.sendto = refuse
 socket.getaddrinfo = socket.create_connection = socket.gethostbyname = refuse
 
-import gnpool, gnpool.cli, gnpool.data.tudataset, gnpool.fit, gnpool.influence, gnpool.insight, gnpool.lab, gnpool.report
+import gnpool, gnpool.cli, gnpool.data.tudataset, gnpool.fit, gnpool.influence, gnpool.insight, gnpool.report
 from gnpool.lab import reproduce
 (table,) = reproduce(["ablation_b"], sys.argv[1], preset="smoke", jobs=1, device="cpu")["tables"]
 assert all(cell["ours"] is not None for cell in table["cells"])
@@ -184,9 +184,9 @@ def test_no_network_unless_a_download_is_asked_for(tmp_path: Path) -> None:
 
 
 # Attacks that have tests of their own: zips for `read` (tests/data/test_read.py), members of a TUDataset zip that lead
-# out (tests/data/test_tudataset.py), pickles among stored tensors and damaged records (tests/store/test_damage.py), keys
-# of a store that look like paths (tests/store/test_store.py), descriptions of models (tests/models/test_saved.py), names
-# in pages (tests/report/test_page.py) and in written code (tests/insight/test_export.py). Here is what they leave.
+# out (tests/data/test_tudataset.py), pickles among stored tensors, damaged records (tests/store/test_damage.py), keys
+# of a store that look like paths (tests/store/test_store.py), descriptions of models (tests/models/test_saved.py),
+# names in pages (tests/report/test_page.py) and in written code (tests/insight/test_export.py). Here is what is left.
 
 
 def test_a_tudataset_zip_that_claims_absurd_sizes(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ from tests.models.cases import POOLINGS, alive, graphs, nodes, sets
         (pyg.SoftmaxAggregation(learn=True), 6),
         (global_add_pool, 6),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_output_channels(pooling: Any, channels: int) -> None:
     model = SetNet(2, pooling, hidden=6)

@@ -1,7 +1,9 @@
 """Two processes with half of the batch each end where one process with the whole batch does."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -63,3 +65,21 @@ def test_two_processes_equal_one(tmp_path):
     assert states[0]["layers.0.raw_p_pos"] != 0  # p has moved
     for name, alone in states[0].items():
         torch.testing.assert_close(states[1][name], alone, rtol=1e-10, atol=1e-12, msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch is built without torch.distributed")
+def test_the_example_ends_where_one_process_does(tmp_path):
+    example = Path(__file__).parents[2] / "examples" / "ddp.py"
+    options = [str(example), "--double", "--steps", "6", "--batch-size", "33", "--out"]  # shares of 17 and 16 graphs
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    states = []
+    for launch in ([], ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]):
+        path = tmp_path / f"state{len(states)}.pt"
+        command = [sys.executable, *launch, *options, str(path)]
+        subprocess.run(command, check=True, timeout=300, env=environment, capture_output=True)
+        states.append(torch.load(path, weights_only=True))
+    assert states[0]["readout.raw_p_pos"] != 0  # p has moved
+    assert states[0]["conv.aggr_module.raw_p_pos"] != 0
+    for name, alone in states[0].items():
+        torch.testing.assert_close(states[1][name], alone, rtol=1e-9, atol=1e-11, msg=name)

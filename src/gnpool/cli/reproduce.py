@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gnpool.cli.errors import INTERRUPTED
+from gnpool.cli.errors import FAILED, INTERRUPTED
 from gnpool.cli.output import FILE_WIDTH, say, show_json
 
 if TYPE_CHECKING:
@@ -49,7 +49,15 @@ def reproduce(
     folds: Annotated[
         int | None, typer.Option(min=1, max=10, help="Folds of a cross-validation to test.  [default: the preset's]")
     ] = None,
-    engine: Annotated[Literal["local"], typer.Option(help="Where the trainings run.")] = "local",
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option(help="Where the trainings run: this machine, or a Ray cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of a running Ray cluster.  [default: one is started on this machine]")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what it would take here, in time and memory, and write nothing.")
+    ] = False,
     dataset: Annotated[
         list[str] | None, typer.Option(help="Cross-validate on this data set alone; may be given twice.")
     ] = None,
@@ -68,6 +76,9 @@ def reproduce(
     """
     names = choose(tables)
     folder = default_folder(preset) if out is None else out
+    if dry_run:
+        show_plan(names, folder, preset, device, jobs, json=json)
+        return
     pictures = _painters(names)
     try:
         results = run_with_progress(
@@ -81,7 +92,14 @@ def reproduce(
             folds=folds,
             datasets=dataset,
             train=train,
+            engine=engine,
+            address=address,
         )
+    except RuntimeError as error:
+        if type(error).__name__ != "FailedStudiesError":
+            raise
+        _note(f"Error: {error}")
+        raise typer.Exit(FAILED) from None
     except KeyboardInterrupt:
         _note(f"Stopped. Everything finished is kept in {folder}; the same command goes on from there.")
         raise typer.Exit(INTERRUPTED) from None
@@ -93,6 +111,32 @@ def reproduce(
         show_result(table)
     for path in [folder / "results.json", *drawn]:
         say(f"wrote {path}")
+
+
+def show_plan(names: Sequence[str], folder: Path, preset: str, device: str, jobs: int | None, *, json: bool) -> None:
+    """Print what a run would take on this machine; an error if it does not fit."""
+    from gnpool.lab.plan import plan
+
+    found = plan(names, folder, preset=preset, device=device, jobs=jobs)
+    if json:
+        show_json(found.to_dict())
+    else:
+        rows = [
+            [name, str(one.trainings - one.done), f"{one.runs:,}", str(one.exams), f"{one.minutes_left:.1f}"]
+            for name, one in found.tables.items()
+        ]
+        show_lines(
+            f"{preset} preset on {found.device}, {found.jobs} trainings side by side",
+            ["table", "trainings left", "runs", "exams", "minutes left"],
+            rows,
+        )
+        say(f"All together, with shared models: about {_duration(60 * found.minutes_left)}.")
+        if found.gigabytes is not None:
+            have = "" if found.gigabytes_here is None else f" of the {found.gigabytes_here:.1f} GB here"
+            say(f"Memory: about {found.gigabytes:.1f} GB{have}.")
+        say(f"Nothing was written; results would go to {folder}.")
+    if found.problem is not None:
+        raise ValueError(found.problem)
 
 
 def run_with_progress(names: Sequence[str], folder: Path, **options: Any) -> dict[str, Any]:

@@ -34,5 +34,5 @@ def exact_poolings(model: torch.nn.Module) -> dict[str, str]:
 
 def _name(module: aggr.Aggregation) -> str:
     if isinstance(module, CrystalAggregation):
-        return " and ".join(dict.fromkeys(name for _, _, name in module.parts))
+        return " and ".join(dict.fromkeys(str(name) for _, _, name in module.parts))
     return PLAIN.get(type(module), type(module).__name__)

@@ -18,10 +18,12 @@ import torch
 
 from gnpool.lab.presets import Preset
 from gnpool.lab.recipes import Exam, Recipe
-from gnpool.lab.studies import Report, Worker
+from gnpool.lab.studies import Bench, Report, Worker
 from gnpool.store import Damage, Store
 
 Submit = Callable[[int, Recipe, list[Exam]], "Future[bool]"]
+LISTEN_SECONDS = 0.05  # between looks for messages
+PATIENCE = 5.0  # seconds for the last messages; a child that was killed may have left half of one
 _worker: Worker | None = None  # of a child
 
 
@@ -44,9 +46,15 @@ def process_pool(
     context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads halfway
     stop, messages = context.Event(), context.SimpleQueue()
     problems: list[Exception] = []
+    ended = threading.Event()  # and not a last message: a child that was killed may hold the lock for writing
 
     def listen() -> None:
-        while (message := messages.get()) is not None:
+        while True:
+            if messages.empty():
+                if ended.wait(LISTEN_SECONDS):
+                    return
+                continue
+            message = messages.get()
             try:
                 if isinstance(message, Report):
                     tell(message)
@@ -60,6 +68,7 @@ def process_pool(
     listener = threading.Thread(target=listen, name="lab-listener", daemon=True)
     listener.start()
     start = (store.root, preset, search, threads, stop, messages)
+    others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=start)
     with _deaf():  # Ctrl-C reaches all processes; the parent decides, and children are born deaf
         pool.submit(int)  # the first thing submitted starts them all
@@ -71,10 +80,17 @@ def process_pool(
             "fewer --jobs if need be"
         ) from None
     finally:
-        stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
-        messages.put(None)
-        listener.join()
+        try:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+        except KeyboardInterrupt:  # for the second time: nobody waits for states to be saved
+            for child in multiprocessing.active_children():
+                if child not in others:
+                    child.kill()
+            raise
+        finally:
+            ended.set()
+            listener.join(PATIENCE)
     if problems:
         raise problems[0]
 
@@ -97,7 +113,7 @@ def _begin(root: Path, preset: Preset, search: str, threads: int, stop: Any, mes
     warnings.showwarning = lambda message, *_, **__: messages.put(str(message))
     torch.set_num_threads(1)
     store = Store(root, create=False, on_damage=messages.put)
-    _worker = Worker(store, preset, torch.device("cpu"), search, threads, stop.is_set, messages.put)
+    _worker = Worker(store, Bench(preset, torch.device("cpu"), search, threads, stop.is_set, messages.put))
 
 
 def _end_with_parent() -> None:

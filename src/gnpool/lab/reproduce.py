@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from gnpool.lab.catalog import StatisticsTable, fetch_data, find_table, recipe_results
 from gnpool.lab.classify import Amount, ClassificationTable, get_amount
@@ -14,11 +17,16 @@ from gnpool.lab.classify_runner import ClassificationRunner
 from gnpool.lab.influence import InfluenceTable, influence_amount
 from gnpool.lab.influence_results import influence_results
 from gnpool.lab.influence_runner import InfluenceRunner
+from gnpool.lab.memory import check_memory
 from gnpool.lab.presets import Preset, get_preset
+from gnpool.lab.ray_engine import Cluster, ray_cluster
 from gnpool.lab.results import SCHEMA
 from gnpool.lab.runner import Event, Runner, choose_device
+from gnpool.lab.studies import FailedStudiesError
 from gnpool.lab.tables import Table
 from gnpool.store import Damage, Store
+
+ENGINES = ("local", "ray")
 
 
 def reproduce(
@@ -34,6 +42,8 @@ def reproduce(
     folds: int | None = None,
     datasets: Sequence[str] | None = None,
     train: bool = True,
+    engine: str = "local",
+    address: str | None = None,
     on_event: Callable[[Event], None] | None = None,
     on_damage: Callable[[Damage], None] | None = None,
 ) -> dict[str, Any]:
@@ -57,12 +67,18 @@ def reproduce(
         datasets (Sequence[str], optional): Of cross-validations, train on these data sets alone. (default: all)
         train (bool, optional): Whether to train what is missing, or to do only what stored trainings allow: to
             crystallise and to test their models. (default: ``True``)
+        engine (str, optional): ``"local"``: this machine; ``"ray"``: a Ray cluster, with the same scores. Tables that
+            are cross-validated or about influence run here in any case. (default: ``"local"``)
+        address (str, optional): Of a running Ray cluster. (default: one of this machine's cores is started)
         on_event (callable, optional): Called with an :class:`Event` as work goes on.
         on_damage (callable, optional): Called with a :class:`~gnpool.store.Damage` for every stored file that cannot be
             read any more, and is done again. (default: a warning)
 
     Returns:
         dict: What ``results.json`` holds.
+
+    Raises:
+        FailedStudiesError: At the end, if studies failed for reasons of their own; the others are in ``results.json``.
     """
     chosen = [find_table(name) for name in dict.fromkeys(tables)]
     amount, part = get_preset(preset), get_amount(preset, seeds, folds, datasets)
@@ -70,11 +86,32 @@ def reproduce(
     spread = [table for table in chosen if isinstance(table, InfluenceTable)]
     if ((seeds is not None and not spread) or folds is not None) and not classified:
         raise ValueError("'seeds' and 'folds' are for tables that are cross-validated, such as graphcl_a")
-    place = choose_device(device)
+    if engine not in ENGINES:
+        raise ValueError(f"'engine' must be one of {', '.join(ENGINES)}, got {engine!r}")
+    if address is not None and engine != "ray":
+        raise ValueError("'address' is that of a Ray cluster; use it with --engine ray")
+    place = choose_device(device) if engine == "local" or classified or spread else torch.device("cpu")
+    check_memory([table for table in chosen if isinstance(table, Table)], amount, place, jobs, engine, processes)
     store = Store(out, on_damage=on_damage)
     fetch_data(chosen, store, amount, part, search)
-    runner = Runner(store, amount, place, search=search, jobs=jobs, processes=processes, train=train, on_event=on_event)
-    runner.run([table for table in chosen if isinstance(table, Table)])
+    failed = None
+    with _cluster(engine, address, jobs) as cluster:
+        where = place if cluster is None else cluster.device(device)
+        runner = Runner(
+            store,
+            amount,
+            where,
+            search=search,
+            jobs=jobs,
+            processes=processes,
+            train=train,
+            cluster=cluster,
+            on_event=on_event,
+        )
+        try:
+            runner.run([table for table in chosen if isinstance(table, Table)])
+        except FailedStudiesError as error:
+            failed = error
     for table in chosen:
         if isinstance(table, StatisticsTable):
             table.run(store)
@@ -90,7 +127,18 @@ def reproduce(
     ]
     results = {"schema": SCHEMA, "tables": tables_found}
     store.publish("results.json", json.dumps(results, indent=1, allow_nan=False))
+    if failed is not None:
+        raise failed
     return results
+
+
+@contextmanager
+def _cluster(engine: str, address: str | None, jobs: int | None) -> Iterator[Cluster | None]:
+    if engine == "local":
+        yield None
+        return
+    with ray_cluster(address, jobs) as cluster:
+        yield cluster
 
 
 def _results(

@@ -5,23 +5,29 @@ from __future__ import annotations
 import json
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 
 from gnpool.lab.cost import exam_seconds, training_seconds
 from gnpool.lab.presets import Preset
 from gnpool.lab.processes import Submit, process_pool
+from gnpool.lab.ray_engine import Cluster, RayBench, mail
 from gnpool.lab.recipes import Exam, Recipe
-from gnpool.lab.studies import POLL_SECONDS, Report, Worker
+from gnpool.lab.studies import POLL_SECONDS, Bench, FailedStudiesError, Report, StoppedError, Worker
 from gnpool.lab.tables import Table
 from gnpool.lab.training import SEARCHES
-from gnpool.store import Damage, Store, StoreWarning
+from gnpool.store import Damage, Store, StoreError, StoreWarning
 
+FAILURES = "failures.json"  # beside the results: studies of the last run that failed for reasons of their own
+# What is no reason of one study's own: the next one would meet it, too.
+COMMON = (StoppedError, StoreError, OSError, ImportError, BrokenExecutor)
 GPU_JOBS = 4  # trainings side by side on one GPU: steps at small batches leave most of it idle
 
 
@@ -67,6 +73,8 @@ class Runner:
             child knows only tasks that importing gnpool registers. (default: ``False``, threads)
         train (bool, optional): Whether to train what is missing, or to do only what stored trainings allow: to
             crystallise and to test their models. (default: ``True``)
+        cluster (Cluster, optional): Where to compute, in place of this process; see
+            :func:`~gnpool.lab.ray_engine.ray_cluster`.
         on_event (callable, optional): Called with an :class:`Event`, from any thread but never twice at once.
     """
 
@@ -80,6 +88,7 @@ class Runner:
         jobs: int | None = None,
         processes: bool = False,
         train: bool = True,
+        cluster: Cluster | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
         if search not in SEARCHES:
@@ -87,13 +96,19 @@ class Runner:
         if jobs is not None and jobs < 1:
             raise ValueError(f"'jobs' must be at least 1, got {jobs}")
         self.store, self.preset, self.device, self.search = store, preset, device, search
-        self.jobs = jobs or default_jobs(device)
-        self.processes = processes and device.type == "cpu" and self.jobs > 1
+        self.cluster = cluster
+        self.jobs = jobs or (default_jobs(device) if cluster is None else cluster.jobs(device))
+        self.processes = processes and cluster is None and device.type == "cpu" and self.jobs > 1
         self.train = train
         self.on_event = on_event
 
     def run(self, tables: Sequence[Table]) -> None:
-        """Train and examine everything that the tables need; what is stored already is not done again."""
+        """Train and examine everything that the tables need; what is stored already is not done again.
+
+        Raises:
+            FailedStudiesError: At the end, if a study failed for reasons of its own; ``failures.json`` has the details.
+        """
+        (self.store.root / FAILURES).unlink(missing_ok=True)  # those of an earlier run
         work = exams_by_recipe(tables)
         if not self.train:
             work = [pair for pair in work if pair[0].base.key(self.preset, self.search) in self.store]
@@ -103,21 +118,51 @@ class Runner:
             return
         later: list[int] = []  # what another process is at
         pending: dict[Future[bool], int] = {}
+        failed: dict[int, Exception] = {}
         with self._pool(min(self.jobs, len(todo)), board) as submit:
             while todo or pending or later:
                 while todo and len(pending) < self.jobs:
                     number = todo.pop(0)
+                    if any(work[number][0].base == work[other][0].base for other in failed):
+                        continue  # it has no models to go on from
                     pending[submit(number, *work[number])] = number
                 finished, _ = wait(pending, timeout=POLL_SECONDS if later else None, return_when=FIRST_COMPLETED)
                 if not finished:  # time to look again
                     todo, later = todo + later, []
                 for future in finished:
                     number = pending.pop(future)
-                    if not future.result():
-                        later.append(number)
+                    try:
+                        if not future.result():
+                            later.append(number)
+                    except COMMON:
+                        raise
+                    except Exception as error:  # the others go on
+                        failed[number] = error
                 if later and not pending and not todo:
                     time.sleep(POLL_SECONDS)
                     todo, later = later, []
+        if failed:
+            self._report(failed, work, board)
+
+    def _report(
+        self, failed: dict[int, Exception], work: Sequence[tuple[Recipe, list[Exam]]], board: _Board
+    ) -> NoReturn:
+        lines = {n: (str(error) or type(error).__name__).splitlines() for n, error in failed.items()}
+        found = [
+            {
+                "study": board.labels[number],
+                "key": work[number][0].key(self.preset, self.search),
+                "reason": lines[number][0],
+                "traceback": "".join(traceback.format_exception(error)),
+            }
+            for number, error in failed.items()
+        ]
+        path = self.store.publish(FAILURES, json.dumps(found, indent=1))
+        first = found[0]
+        raise FailedStudiesError(
+            f"{len(failed)} of {len(work)} studies failed, the others are done and stored; the first was "
+            f"{first['study']} ({first['reason']}); {path} has all reasons, and the same command tries them again"
+        )
 
     def _stored(self, number: int, recipe: Recipe, exams: list[Exam], board: _Board) -> bool:
         """Whether nothing is left to do; what there is already is told to the board."""
@@ -137,11 +182,18 @@ class Runner:
             with process_pool(self.store, self.preset, self.search, on_damage=self._damaged, **options) as submit:  # type: ignore[arg-type]
                 yield submit
             return
-        stop, threads = threading.Event(), torch.get_num_threads()
-        units = max(1, self.jobs // jobs) if self.device.type == "cpu" else 1
-        worker = Worker(self.store, self.preset, self.device, self.search, units, stop.is_set, board.tell)
+        stop, threads, mailbox = threading.Event(), torch.get_num_threads(), ExitStack()
+        here = self.device.type == "cpu" and self.cluster is None
+        units = max(1, self.jobs // jobs) if here else 1
+        common = (self.preset, self.device, self.search, units, stop.is_set, board.tell)
+        if self.cluster is None:
+            bench = Bench(*common)
+        else:
+            box = mailbox.enter_context(mail(self.cluster, board.tell))
+            bench = RayBench(*common, cluster=self.cluster, mailbox=box)
+        worker = Worker(self.store, bench)
         pool = ThreadPoolExecutor(jobs, thread_name_prefix="lab")
-        if self.device.type == "cpu":
+        if here:
             torch.set_num_threads(1)  # of the process, since MKL has one number for all threads; bits depend on it
         try:
             yield lambda number, recipe, exams: pool.submit(worker.study, number, recipe, exams)
@@ -149,6 +201,7 @@ class Runner:
             stop.set()  # after an error or Ctrl-C the others save their state and end
             pool.shutdown(wait=True, cancel_futures=True)
             torch.set_num_threads(threads)
+            mailbox.close()
 
     def _damaged(self, damage: Damage) -> None:
         """A child found a damaged file: report it as the store here would."""
@@ -189,8 +242,8 @@ class _Board:
         with self.lock:
             finished = None if report.finished is None else "exam" if report.finished else "training"
             mine = self.share[report.study]
-            if finished and mine[report.finished or 0] == 1.0:
-                return  # it was there before
+            if mine[report.finished or 0] == 1.0:
+                return  # it was there before, or the mail was slow
             mine[report.finished or 0] = 1.0 if finished else min(report.fraction, 0.999)
             overall = self._overall()
             now = time.monotonic()

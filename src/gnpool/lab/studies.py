@@ -26,6 +26,10 @@ class StoppedError(Exception):
     """Raised inside a study when it was asked to stop."""
 
 
+class FailedStudiesError(RuntimeError):
+    """Some studies failed for reasons of their own; everything else is done and stored."""
+
+
 @dataclass(frozen=True)
 class Report:
     """How far a study is: the share of its training, or what it has finished."""
@@ -37,11 +41,10 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Worker:
-    """Carries out studies, wherever it lives.
+class Bench:
+    """Where work units are computed: in this process, or wherever a subclass sends them.
 
     Args:
-        store (Store): Where results are kept, and found again.
         preset (Preset): How much of the study to do.
         device (torch.device): Where to train.
         search (str): ``"all"`` or ``"point"``.
@@ -50,7 +53,6 @@ class Worker:
         tell (callable): Called with a :class:`Report` now and then.
     """
 
-    store: Store
     preset: Preset
     device: torch.device
     search: str
@@ -58,41 +60,19 @@ class Worker:
     stopped: Callable[[], bool]
     tell: Callable[[Report], None]
 
-    def study(self, number: int, recipe: Recipe, exams: list[Exam]) -> bool:
-        """Train a recipe and hold its exams; False if another process is at it."""
-        self._check()
+    def train(self, number: int, recipe: Recipe, learned: Record | None, checkpoint: Path) -> Any:
+        """Scores, tensors and meta data of a training, or of the ``learned`` models crystallised."""
         if self.device.type == "cpu":
             torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
-        if recipe.crystallised and self._trained(number, recipe.base) is None:
-            return False
-        key = recipe.key(self.preset, self.search)
-        trained = self._trained(number, recipe)
-        if trained is None:
-            return False
-        self.tell(Report(number, finished=0))
-        for place, exam in enumerate(exams, start=1):
-            hold = functools.partial(self._hold, recipe, exam, trained)
-            while train_or_load(self.store, exam.key(key, self.preset, recipe.spec), hold) is None:
-                self._check()
-                time.sleep(POLL_SECONDS)
-            self.tell(Report(number, finished=place))
-            self._check()
-        return True
-
-    def _trained(self, number: int, recipe: Recipe) -> Record | None:
-        key = recipe.key(self.preset, self.search)
-        return train_or_load(self.store, key, functools.partial(self._train, number, recipe))
-
-    def _train(self, number: int, recipe: Recipe, checkpoint: Path) -> Any:
-        if recipe.crystallised:
-            return self._crystallise(number, recipe)
+        if learned is not None:
+            return self._crystallise(number, recipe, learned)
         epochs = self.preset.epochs_of(recipe.spec)
         seen: dict[int, int] = {}  # epochs done by work unit of the fit at hand
         lowest = math.inf
 
         def progress(step: Progress) -> None:
             nonlocal lowest
-            self._check()
+            self.check()
             seen[step.unit] = step.epoch
             lowest = min(lowest, step.best["metric"])
             fraction = sum(seen.values()) / (epochs * step.units)
@@ -106,25 +86,73 @@ class Worker:
             workers=self.threads,
             checkpoint=checkpoint,
             progress=progress,
-            check=self._check,
+            check=self.check,
         )
 
-    def _crystallise(self, number: int, recipe: Recipe) -> Any:
-        learned = self.store.get(recipe.base.key(self.preset, self.search))
-        if learned is None:
-            raise RuntimeError(f"the models of {recipe.base.model} are gone from the store")  # it was just there
-
-        def progress(fraction: float) -> None:
-            self._check()
-            self.tell(Report(number, fraction))
-
-        return crystallise(recipe, self.preset, learned, device=self.device, progress=progress, check=self._check)
-
-    def _hold(self, recipe: Recipe, exam: Exam, trained: Record, _: Path) -> Any:
+    def hold(self, recipe: Recipe, exam: Exam, trained: Record) -> Any:
+        """Scores, tensors and meta data of an exam."""
+        if self.device.type == "cpu":
+            torch.set_num_threads(1)
         began = time.monotonic()
         scores = examine(recipe, exam, self.preset, trained, self.device)
         return scores, {}, {**describe_machine(self.device), "seconds": time.monotonic() - began}
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Leave, if that was asked for."""
         if self.stopped():
             raise StoppedError
+
+    def _crystallise(self, number: int, recipe: Recipe, learned: Record) -> Any:
+        def progress(fraction: float) -> None:
+            self.check()
+            self.tell(Report(number, fraction))
+
+        return crystallise(recipe, self.preset, learned, device=self.device, progress=progress, check=self.check)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Carries out studies, and keeps what they give.
+
+    Args:
+        store (Store): Where results are kept, and found again.
+        bench (Bench): Where they are computed.
+    """
+
+    store: Store
+    bench: Bench
+
+    def study(self, number: int, recipe: Recipe, exams: list[Exam]) -> bool:
+        """Train a recipe and hold its exams; False if another process is at it."""
+        bench = self.bench
+        bench.check()
+        if recipe.crystallised and self._trained(number, recipe.base) is None:
+            return False
+        key = recipe.key(bench.preset, bench.search)
+        trained = self._trained(number, recipe)
+        if trained is None:
+            return False
+        bench.tell(Report(number, finished=0))
+        for place, exam in enumerate(exams, start=1):
+            hold = functools.partial(self._hold, recipe, exam, trained)
+            while train_or_load(self.store, exam.key(key, bench.preset, recipe.spec), hold) is None:
+                bench.check()
+                time.sleep(POLL_SECONDS)
+            bench.tell(Report(number, finished=place))
+            bench.check()
+        return True
+
+    def _trained(self, number: int, recipe: Recipe) -> Record | None:
+        key = recipe.key(self.bench.preset, self.bench.search)
+        return train_or_load(self.store, key, functools.partial(self._train, number, recipe))
+
+    def _train(self, number: int, recipe: Recipe, checkpoint: Path) -> Any:
+        learned = None
+        if recipe.crystallised:
+            learned = self.store.get(recipe.base.key(self.bench.preset, self.bench.search))
+            if learned is None:
+                raise RuntimeError(f"the models of {recipe.base.model} are gone from the store")  # it was just there
+        return self.bench.train(number, recipe, learned, checkpoint)
+
+    def _hold(self, recipe: Recipe, exam: Exam, trained: Record, _: Path) -> Any:
+        return self.bench.hold(recipe, exam, trained)

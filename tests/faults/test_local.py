@@ -1,0 +1,142 @@
+"""Whatever happens to a run on one machine: no finished score is lost, no wrong one kept, the next run completes it.
+
+More of the kind, where the part that must stand it is tested: a store killed at every step, written by several
+processes, on a full disk, truncated, with any bit flipped (tests/store); a program killed twice, interrupted, two on
+one folder, a disk that fills up, damaged files (tests/lab/test_runner.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gnpool.lab import PRESETS, Runner, studies
+from gnpool.lab.studies import FailedStudiesError
+from gnpool.lab.tables import TABLES
+from gnpool.store import Store
+from tests.faults.helpers import (
+    PATIENCE,
+    PROC,
+    command,
+    descendants,
+    finish,
+    gone,
+    kept,
+    stored,
+    undisturbed,
+    wait_until,
+)
+from tests.lab.shared import ENVIRONMENT, SMALL, program
+
+CPU = torch.device("cpu")
+needs_proc = pytest.mark.skipif(not PROC, reason="looks for children in /proc")
+
+
+@pytest.mark.slow
+@needs_proc
+def test_a_worker_process_is_killed(tmp_path: Path) -> None:
+    with program(*command(tmp_path, "--jobs", "2")) as process:
+        wait_until(lambda: stored(tmp_path), process)
+        workers = [pid for pid, line in descendants(process.pid).items() if "spawn_main" in line]
+        assert len(workers) == 2
+        before = stored(tmp_path)
+        os.kill(workers[0], signal.SIGKILL)
+        _, errors = process.communicate(timeout=PATIENCE)
+    if process.returncode:  # else it was at its end already
+        assert process.returncode == 1
+        assert errors.splitlines()[-1].startswith("Error: a worker process ended abruptly")
+    assert gone(workers)
+    assert kept(tmp_path, before)
+    assert finish(tmp_path) == undisturbed()
+
+
+@pytest.mark.slow
+@needs_proc
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("signals", [["SIGTERM"], ["SIGINT", "SIGINT"], ["SIGKILL"]], ids="-".join)
+def test_the_program_is_told_to_end(tmp_path: Path, signals: list[str], jobs: str) -> None:
+    with program(*command(tmp_path, "--jobs", jobs)) as process:
+        wait_until(lambda: stored(tmp_path), process)
+        before, children = stored(tmp_path), list(descendants(process.pid))
+        for name in signals:
+            process.send_signal(getattr(signal, name))
+            time.sleep(0.05)
+        process.communicate(timeout=PATIENCE)
+    assert process.returncode in {0, 1, 130, -signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL}
+    assert gone(children)
+    assert kept(tmp_path, before)
+    assert finish(tmp_path) == undisturbed()
+
+
+@pytest.mark.slow
+def test_files_may_not_grow(tmp_path: Path) -> None:
+    # as a full disk: records fit, weights do not
+    limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))"
+    arguments = ["gnpool", *command(tmp_path, "--jobs", "1")]
+    code = f"{limit}; sys.argv = {arguments}; from gnpool.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, env=ENVIRONMENT, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "File too large" in done.stderr or "larger than the limit of this process" in done.stderr
+    assert stored(tmp_path) == {}
+    assert finish(tmp_path) == undisturbed()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("no room for 8 GiB")], ids=["host", "device"])
+def test_out_of_memory_in_one_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    original, calls = studies.train, []
+
+    def train(recipe: Any, *arguments: Any, **options: Any) -> Any:
+        calls.append(recipe.model)
+        if recipe.model == "gnp":
+            raise error
+        return original(recipe, *arguments, **options)
+
+    monkeypatch.setattr(studies, "train", train)
+    with pytest.raises(FailedStudiesError, match="1 of 2 studies failed, the others are done and stored"):
+        finish(tmp_path)
+    assert sorted(calls) == ["gnp", "gnp+"]  # each once
+    (failure,) = json.loads((tmp_path / "failures.json").read_text())
+    assert failure["key"]["model"] == "gnp"
+    tables = json.loads((tmp_path / "results.json").read_text())["tables"]
+    assert {cell["verdict"] for cell in tables[0]["cells"] if cell["ours"] is None} == {"not run"}
+    before = stored(tmp_path)
+    assert len(before) == 4  # a training and its exams
+    monkeypatch.undo()
+    assert finish(tmp_path) == undisturbed()
+    assert kept(tmp_path, before)
+    assert not (tmp_path / "failures.json").exists()
+
+
+def test_a_replica_that_becomes_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    preset, recipe = PRESETS["smoke"], TABLES[SMALL].recipes[0]
+    good = recipe.space.quick
+    seen = {}
+    for name, lr in (("wild", 1e30), ("tame", 1e-6)):
+        settings = (good, dataclasses.replace(good, lr=lr))
+        monkeypatch.setattr(type(preset), "settings", lambda _, grid, settings=settings: settings)
+        store = Store(tmp_path / name)
+        Runner(store, dataclasses.replace(preset, unit=4), CPU, jobs=1).run([TABLES[SMALL]])
+        record = store.get(recipe.key(dataclasses.replace(preset, unit=4), "all"))
+        assert record is not None
+        seen[name] = record.scores["runs"]
+    wild, tame = ([run for run in seen[name] if run["setting"]["lr"] == good.lr] for name in ("wild", "tame"))
+    assert len(wild) == len(tame) == 2
+    for ours, theirs in zip(wild, tame, strict=True):  # they share a program, whose rounding may change with its runs
+        assert ours["failed"] is theirs["failed"] is None
+        for name, best in theirs["best"].items():
+            assert ours["best"][name]["value"] == pytest.approx(best["value"], rel=1e-5)
+    failed = [run for run in seen["wild"] if run["setting"]["lr"] == 1e30]
+    assert [run["best"] for run in failed] == [{}, {}]
+    assert all("not finite" in run["failed"] for run in failed)

@@ -1,0 +1,91 @@
+"""What a run would take: nothing is written, and what cannot fit is refused with the setting that would."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from gnpool.cli import app
+from gnpool.lab import PRESETS, reproduce
+from gnpool.lab import memory as memory_module
+from gnpool.lab.memory import BASE, RUN, check_memory, needed_megabytes, training_megabytes
+from gnpool.lab.plan import plan
+from gnpool.lab.tables import TABLES
+from tests.lab.shared import SMALL
+
+PAPER, CPU = PRESETS["paper"], torch.device("cpu")
+
+
+def dry(*arguments: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, ["reproduce", *arguments, "--dry-run", "--device", "cpu"])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_memory_of_a_training() -> None:
+    recipe = TABLES[SMALL].recipes[0]  # 24 settings, 5 seeds, 5,000 graphs
+    assert training_megabytes(recipe, PAPER) == pytest.approx(BASE + 5000 * 0.03 + 120 * RUN["graph gnp"])
+    assert training_megabytes(recipe, PRESETS["smoke"]) == pytest.approx(BASE + 32 * 0.03 + 2 * RUN["graph gnp"])
+    one, two = (needed_megabytes([TABLES[SMALL]], PAPER, jobs) for jobs in (1, 2))
+    assert two == pytest.approx(2 * one)
+    assert needed_megabytes([TABLES[SMALL]], PAPER, 9) == two  # there are two of them
+    assert needed_megabytes([TABLES[SMALL]], PAPER, 9, processes=False) == two - BASE  # threads share the program
+
+
+def test_every_network_has_its_size() -> None:
+    assert all(training_megabytes(recipe, PAPER) > BASE for table in TABLES.values() for recipe in table.recipes)
+
+
+def test_the_largest_that_fits_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    demo = [TABLES["demo"]]
+    room = needed_megabytes(demo, PAPER, 3) + 1
+    monkeypatch.setattr(memory_module, "machine_megabytes", lambda: room)
+    check_memory(demo, PAPER, CPU, 3)
+    with pytest.raises(ValueError, match=r"'jobs': 8 side by side need about .* GB of memory, .*; use --jobs 3"):
+        check_memory(demo, PAPER, CPU, 8)
+    check_memory(demo, PAPER, CPU, 8, "ray")  # other machines
+    check_memory(demo, PAPER, torch.device("cuda"), 8)
+    with pytest.raises(ValueError, match="use --jobs 3"):
+        reproduce(["demo"], tmp_path / "new", preset="paper", jobs=8, device="cpu", processes=True)
+    assert not (tmp_path / "new").exists()
+    monkeypatch.setattr(memory_module, "machine_megabytes", lambda: 300.0)
+    with pytest.raises(ValueError, match="use --preset quick, or --engine ray with larger machines"):
+        check_memory(demo, PAPER, CPU, 2)
+
+
+def test_dry_run_writes_nothing(tmp_path: Path) -> None:
+    code, out, errors = dry(SMALL, "--preset", "smoke", "--jobs", "2", "--out", str(tmp_path / "new"))
+    assert (code, errors) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "smoke preset on cpu, 2 trainings side by side"
+    assert any(SMALL in line for line in lines)
+    assert lines[-1] == f"Nothing was written; results would go to {tmp_path / 'new'}."
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_as_json(tmp_path: Path) -> None:
+    code, out, _ = dry(SMALL, "demo", "--json", "--jobs", "1", "--out", str(tmp_path / "new"))
+    found = json.loads(out)
+    assert code == 0
+    assert found["tables"][SMALL]["trainings"] == 2
+    assert found["minutes_left"] <= sum(table["minutes_left"] for table in found["tables"].values()) + 1e-9
+    assert found["problem"] is None
+
+
+def test_what_is_done_is_taken_off(tmp_path: Path) -> None:
+    before = plan([SMALL], tmp_path, preset="smoke", device="cpu", jobs=1)
+    reproduce([SMALL], tmp_path, preset="smoke", device="cpu", jobs=1)
+    after = plan([SMALL], tmp_path, preset="smoke", device="cpu", jobs=1)
+    assert before.minutes_left > after.minutes_left == 0
+
+
+def test_dry_run_of_what_does_not_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("gnpool.lab.plan.machine_megabytes", lambda: 2000.0)
+    monkeypatch.setattr(memory_module, "machine_megabytes", lambda: 2000.0)
+    code, out, errors = dry("demo", "--preset", "paper", "--jobs", "9", "--out", str(tmp_path / "new"))
+    assert code == 1
+    assert "GB of the 2.0 GB here." in out
+    assert errors.startswith("Error: 'jobs': 9 side by side need about")
