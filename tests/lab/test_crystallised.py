@@ -179,6 +179,12 @@ def mean(values: list[float]) -> float:
         pytest.param(set_model("mu_post", "basic/gnp"), {"pool": "mean"}, id="mu_post"),
         # The last layer, as in the paper's figure: before it a network may negate, and then max is its min.
         pytest.param(node("shortest", "gnp"), {"layers.2.aggr": "min"}, id="shortest"),
+        pytest.param(
+            node("shortest", "gnp"),
+            {f"layers.{k}.aggr": "min" for k in range(3)},
+            id="shortest in every layer",
+            marks=pytest.mark.xfail(reason="the second layer of all five networks has learned max"),
+        ),
     ],
 )
 def test_the_reading_names_the_right_pooling_in_four_of_five_seeds(recipe: Recipe, names: dict[str, str]) -> None:
@@ -203,11 +209,15 @@ def test_graphs_of_10000_nodes(cell: Cell) -> None:
     assert mean(errors(cell.recipe, cell.exam)) <= 0.5
 
 
-@pytest.mark.parametrize("task", SET_TASKS)
+UNSURE = pytest.mark.xfail(reason="3.26 against 3.14: for one seed of five validation prefers another pooling")
+
+
+@pytest.mark.parametrize(
+    "task", [pytest.param(task, marks=UNSURE if task == "sigma2_map" else ()) for task in SET_TASKS]
+)
 def test_sets_are_not_worse_than_learned(task: str) -> None:
     learned = set_model(task, "basic/gnp")
-    slack = 1.05 if task == "sigma2_map" else 1.001  # there validation prefers another pooling for one seed of five
-    assert mean(errors(crystallised(learned), Exam())) <= slack * mean(errors(learned, Exam()))
+    assert mean(errors(crystallised(learned), Exam())) <= mean(errors(learned, Exam())) + 1e-6
 
 
 def test_bfs_is_exact() -> None:

@@ -1,10 +1,8 @@
 """The Triton kernels compile for real GPUs: the interpreter does not show it, and it needs no GPU."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+
+from tests.compiling import cubin_sizes
 
 pytest.importorskip("triton")
 
@@ -38,15 +36,6 @@ for flag, x in itertools.product((False, True), ("*fp32", "*bf16")):
 
 @pytest.mark.parametrize("capability", [80, 90])
 def test_every_kernel_compiles(capability, tmp_path):
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    run = subprocess.run(
-        [sys.executable, "-c", CODE, str(capability)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment | {"TRITON_CACHE_DIR": str(tmp_path)},
-    )
-    assert run.returncode == 0, run.stderr
-    sizes = [int(line.split()[1]) for line in run.stdout.splitlines()]
+    sizes = cubin_sizes(CODE, capability, tmp_path)
     assert len(sizes) == 4 * 10
     assert min(sizes) > 1000

@@ -51,6 +51,7 @@ def read(
         _check_drawing()
     crystal: dict[str, Any] | None = None
     if table is None:
+        from gnpool.insight import read as read_model
         from gnpool.insight.exact import exact_poolings
         from gnpool.models import load_model
         from gnpool.nn import GNPAggregation
@@ -63,7 +64,7 @@ def read(
                 )
             _show_exact(exact_poolings(network), json)
             return
-        reading, curves = _read_saved(network)
+        reading, curves = read_model(network), None
     else:
         reading, curves, crystal = _read_cell(model, table, row, column, seed, preset)
     if figure is not None:
@@ -87,12 +88,6 @@ def _show_exact(poolings: dict[str, str], json: bool) -> None:
     say("Nothing is learned here; the poolings are exact:")
     for path, name in poolings.items():
         say(f"  {path}: {name}")
-
-
-def _read_saved(network: Any) -> tuple[Reading, Curves | None]:
-    from gnpool.insight import read as read_model
-
-    return read_model(network), None
 
 
 def _read_cell(

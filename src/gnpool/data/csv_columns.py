@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import csv
 import io
 import operator
@@ -163,17 +164,19 @@ class _OtherKind(Exception):  # noqa: N818 -- not an error: a signal to read the
 
 
 @dataclass
-class _Reader:
+class _Reader(abc.ABC):
     """Takes the cells of one column block by block."""
 
     name: str
     blocks: list[Any] = field(default_factory=list)
 
+    @abc.abstractmethod
     def read(self, cells: Sequence[str]) -> None:
-        raise NotImplementedError
+        """Take the next cells."""
 
+    @abc.abstractmethod
     def finish(self, sheet: Sheet) -> None:
-        raise NotImplementedError
+        """Put the column into the sheet."""
 
     def joined(self, dtype: Any) -> Any:
         return np.concatenate(self.blocks) if self.blocks else np.zeros(0, dtype=dtype)

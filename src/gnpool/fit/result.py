@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from gnpool.data.table import Floats, Ints
 from gnpool.fit.answer import Answer, percent, summary_of
 from gnpool.fit.pipeline import Entry, Study
 from gnpool.models.folder import check_free, write_folder
 from gnpool.models.saved import model_files
+from gnpool.training.machine import describe_machine
 
 SCHEMA = 1
 BINS = 8  # of the curve against size
@@ -93,8 +95,8 @@ def result_dict(study: Study, found: Answer) -> dict[str, Any]:
         "meta": {
             "epochs": study.epochs,
             "seed": study.options.seed,
-            "device": study.options.device,
             "seconds": round(study.seconds, 1),
+            **describe_machine(torch.device(study.options.device)),
         },
     }
 

@@ -74,7 +74,22 @@ class NamedPooling(Aggregation):
         return f"{type(self).__name__}({self.name!r})"
 
 
-class CrystalAggregation(Aggregation):
+class NeighborAggregation(Aggregation):
+    """An aggregation that can also gather its rows from the neighbours of each node, as GNP's can."""
+
+    def pool_neighbors(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, dim_size: int | None = None
+    ) -> Tensor:
+        """Pool the neighbours of each node, as :meth:`gnpool.GNPAggregation.pool_neighbors` does."""
+        edges: Any = edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
+        messages = x.index_select(0, edges[0])
+        if edge_weight is not None:
+            messages = edge_weight[:, None] * messages
+        y: Tensor = self(messages, edges[1], dim_size=x.size(0) if dim_size is None else dim_size)
+        return y
+
+
+class CrystalAggregation(NeighborAggregation):
     r"""A GNP layer with its exponents replaced by named poolings: those channels pooled exactly, then mixed.
 
     Args:
@@ -133,16 +148,6 @@ class CrystalAggregation(Aggregation):
         ]
         y = torch.cat(pooled, dim=-1)
         return y if self.mix is None else self.mix(y)
-
-    def pool_neighbors(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, dim_size: int | None = None
-    ) -> Tensor:
-        """Pool the neighbours of each node, as :meth:`gnpool.GNPAggregation.pool_neighbors` does."""
-        edges: Any = edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
-        messages = x.index_select(0, edges[0])
-        if edge_weight is not None:
-            messages = edge_weight[:, None] * messages
-        return self(messages, edges[1], dim_size=x.size(0) if dim_size is None else dim_size)
 
     def __repr__(self) -> str:
         names = " + ".join(f"{name}[{start}:{stop}]" for start, stop, name in self.parts)

@@ -163,6 +163,7 @@ def crystallize(
         for biases in ((True, False) if _has_biases(model) else (True,))
     ]
     total = len(wanted) + min(finalists, len(wanted)) + 1
+    cpu = torch.device(device).type == "cpu"
 
     def refit(number: int, trial: Trial, stage: str) -> Trial:
         first = stage == "screened"
@@ -181,9 +182,7 @@ def crystallize(
             schedule=functools.partial(_falling, length),
             device=device,
             cuda_graph=False if first else None,  # recording takes longer than a first look
-            vectorize=False
-            if torch.device(device).type == "cpu"
-            else None,  # vmap over few runs costs more than it saves
+            vectorize=False if cpu else None,  # vmap over few runs costs more than it saves
         )
         best = fit.best()
         trial = replace(trial, stage=stage, setting=best.setting, failed=best.failed)

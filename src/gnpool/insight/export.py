@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from torch_geometric.nn.aggr import Aggregation
 
+from gnpool.insight.crystal import NeighborAggregation
 from gnpool.insight.networks import network_source, traced_source
 from gnpool.insight.plain import functions, is_pooling, pooling_class, pooling_state
 
@@ -83,7 +83,7 @@ def export_model(model: torch.nn.Module, folder: str | Path, example: Any) -> Pa
     return folder
 
 
-class _Slot(Aggregation):
+class _Slot(NeighborAggregation):
     """A plain pooling where PyG expects an aggregation."""
 
     def __init__(self, layer: Any) -> None:
@@ -113,14 +113,6 @@ class _Slot(Aggregation):
         size = int(index.max()) + 1 if dim_size is None else dim_size
         y: Tensor = self.pooling(x, index, size)
         return y
-
-    def pool_neighbors(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, dim_size: int | None = None
-    ) -> Tensor:
-        messages = x.index_select(0, edge_index[0])
-        if edge_weight is not None:
-            messages = edge_weight[:, None] * messages
-        return self(messages, edge_index[1], dim_size=x.size(0) if dim_size is None else dim_size)
 
 
 def _with_plain_poolings(model: torch.nn.Module) -> torch.nn.Module:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,10 +18,11 @@ from gnpool.lab.crossval import train_stack
 from gnpool.lab.folds import Run
 from gnpool.lab.graph_bank import GraphBank
 from gnpool.lab.runner import Event
+from gnpool.lab.side_by_side import side_by_side
 from gnpool.lab.studies import POLL_SECONDS, StoppedError
-from gnpool.lab.training import describe_machine
 from gnpool.store import Store
 from gnpool.training.cuda_graph import own_stream
+from gnpool.training.machine import describe_machine
 
 # Runs of a stack: as many as keep a GPU busy and fit into its memory, or the cache of a core. Rounding depends on it,
 # and nothing else.
@@ -115,27 +115,12 @@ class ClassificationRunner:
         return (runs[first : first + size] for first in range(0, len(runs), size))
 
     def _all(self) -> None:
-        todo, pending = list(self.work), set[Future[None]]()
-        with self._pool() as pool:
-            while todo or pending:
-                while todo and len(pending) < self.jobs:
-                    pending.add(pool.submit(self._train, todo.pop(0)))
-                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    future.result()
-
-    @contextmanager
-    def _pool(self) -> Iterator[ThreadPoolExecutor]:
         threads = torch.get_num_threads()
-        pool = ThreadPoolExecutor(self.jobs, thread_name_prefix="lab")
         if self.device.type == "cpu" and self.jobs > 1:
             torch.set_num_threads(1)
         try:
-            yield pool
+            side_by_side(self._train, self.work, self.jobs, self.stop)
         finally:
-            self.stop.set()  # after an error or Ctrl-C the others end; their checkpoints stay
-            pool.shutdown(wait=True, cancel_futures=True)
-            self.stop.clear()
             torch.set_num_threads(threads)
 
     def _train(self, work: Work) -> None:

@@ -16,9 +16,10 @@ from gnpool.insight import Crystal, Trial, crystallize
 from gnpool.insight.crystallize import SETTINGS
 from gnpool.lab.presets import Preset
 from gnpool.lab.recipes import EVALUATION_BATCH, STAR, Exam, Recipe
-from gnpool.lab.training import CRITERIA, chosen_models, describe_machine
+from gnpool.lab.training import CRITERIA, chosen_models
 from gnpool.store import Record
 from gnpool.training import Batches
+from gnpool.training.machine import describe_machine
 
 SMOKE: dict[str, Any] = {"epochs": 1, "trials": 2, "finalists": 1}  # options of crystallize
 # Of node tasks: their steps take ten times as long, and no refit is exact after a few of them; so fewer, longer ones.

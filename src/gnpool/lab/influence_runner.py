@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -29,10 +27,11 @@ from gnpool.influence import (
 )
 from gnpool.lab.influence import BASELINES, MODELS, PROBABILITIES, Choice, InfluenceAmount, Training, read_graph
 from gnpool.lab.runner import Event
+from gnpool.lab.side_by_side import side_by_side
 from gnpool.lab.studies import POLL_SECONDS, StoppedError
-from gnpool.lab.training import describe_machine
 from gnpool.models import MONSTOR
 from gnpool.store import Record, Store
+from gnpool.training.machine import describe_machine
 
 GPU_JOBS = 3  # trainings side by side: one alone leaves most of a GPU idle
 DATA_SEED, EVALUATION_SEED = 0, 1
@@ -74,7 +73,7 @@ class InfluenceRunner:
         while todo := [training for training in trainings(self.amount) if self._missing(training)]:
             self.began = time.monotonic()
             self.shares = {training.label: 0.0 for training in todo}
-            if not self._all(todo):  # another process is at what is left
+            if not any(side_by_side(self._study, todo, self.jobs, self.stop)):  # another process is at what is left
                 time.sleep(POLL_SECONDS)
         for choice in baseline_choices(self.amount):  # last, since they need no GPU
             self._baseline(choice)
@@ -82,27 +81,6 @@ class InfluenceRunner:
     def _missing(self, training: Training) -> bool:
         keys = [training.key(self.amount), *(choice.key(self.amount) for choice in choices_of(training))]
         return any(key not in self.store for key in keys)
-
-    def _all(self, todo: list[Training]) -> bool:
-        """Whether anything was done."""
-        waiting, pending, useful = list(todo), set[Future[bool]](), False
-        with self._pool() as pool:
-            while waiting or pending:
-                while waiting and len(pending) < self.jobs:
-                    pending.add(pool.submit(self._study, waiting.pop(0)))
-                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-                useful |= sum(future.result() for future in finished) > 0  # a sum looks at all of them
-        return useful
-
-    @contextmanager
-    def _pool(self) -> Iterator[ThreadPoolExecutor]:
-        pool = ThreadPoolExecutor(self.jobs, thread_name_prefix="lab")
-        try:
-            yield pool
-        finally:
-            self.stop.set()  # after an error or Ctrl-C the others end; their checkpoints stay
-            pool.shutdown(wait=True, cancel_futures=True)
-            self.stop.clear()
 
     def _study(self, training: Training) -> bool:
         """Train and choose; False if another process is at it."""

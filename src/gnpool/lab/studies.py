@@ -15,9 +15,10 @@ import torch
 from gnpool.lab.crystallised import crystallise
 from gnpool.lab.presets import Preset
 from gnpool.lab.recipes import Exam, Recipe
-from gnpool.lab.training import describe_machine, examine, train, train_or_load
+from gnpool.lab.training import examine, train, train_or_load
 from gnpool.store import Record, Store
 from gnpool.training import Progress
+from gnpool.training.machine import describe_machine
 
 POLL_SECONDS = 1.0  # how often to look whether another process has finished what this one waits for
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from gnpool.lab.rebuild import crystal_models
 from gnpool.lab.recipes import EVALUATION_BATCH, Exam, Recipe
 from gnpool.store import Record, Store
 from gnpool.training import Batches, Fit, Progress, Setting, evaluate_items, fit_many, seeded
+from gnpool.training.machine import describe_machine
 
 CRITERIA = ("loss", "metric")  # what may select: the validation loss, as the paper writes, or the metric of its tables
 SEARCHES = ("all", "point")
@@ -210,23 +209,6 @@ def _score(seed: int, items: list[Tensor] | None, failed: str | None) -> dict[st
     if not math.isfinite(mean):
         return {"seed": seed, "mean": None, "median": None, "failed": "the error is not finite"}
     return {"seed": seed, "mean": mean, "median": values.median().item(), "failed": None}
-
-
-def describe_machine(device: torch.device) -> dict[str, Any]:
-    """Where a result comes from."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
-    packages = ("torch", "torch-geometric", "numpy", "numba", "triton")
-    return {"device": f"{device.type}: {name}", "python": platform.python_version(), "versions": _versions(packages)}
-
-
-def _versions(packages: Sequence[str]) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
-    for package in packages:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = None
-    return found
 
 
 def train_or_load(

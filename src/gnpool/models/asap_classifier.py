@@ -18,9 +18,9 @@ from gnpool.models.replicas import (
     largest,
     pick,
     propagate,
-    stack_of_one,
 )
-from gnpool.models.sag_classifier import Readout, check_options, convolve, make_conv
+from gnpool.models.sag_classifier import Readout, convolve, make_conv
+from gnpool.models.stacked_classifier import StackedClassifier, check_options
 from gnpool.nn import GNPAggregation
 
 SLOPE = 0.2  # of the leaky ReLU on attention scores
@@ -94,7 +94,7 @@ class ASAPooling(torch.nn.Module):
         return torch.where(keep, score / (1 - self.dropout), 0.0)
 
 
-class ASAPClassifier(torch.nn.Module):
+class ASAPClassifier(StackedClassifier):
     r"""The classifier of `"ASAP: Adaptive Structure Aware Pooling" <https://arxiv.org/abs/1911.07979>`_, or its
     variant with :class:`gnpool.GNPAggregation` for every pooling but those inside LEConv.
 
@@ -151,21 +151,7 @@ class ASAPClassifier(torch.nn.Module):
         self.lin1 = torch.nn.Linear(hidden if pooling == "gnp" else 2 * hidden, hidden)
         self.lin2 = torch.nn.Linear(hidden, classes)
 
-    def forward(
-        self,
-        x: Tensor | GraphStack,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
-        batch_size: int | None = None,
-        dice: Dice | None = None,
-    ) -> Tensor:
-        r"""Forward pass; arguments as in :class:`SAGClassifier`."""
-        if isinstance(x, GraphStack):
-            return self._classify(x, dice)
-        assert edge_index is not None
-        return self._classify(stack_of_one(x, edge_index, batch, batch_size), dice)[0]
-
-    def _classify(self, stack: GraphStack, dice: Dice | None) -> Tensor:
+    def classify(self, stack: GraphStack, dice: Dice | None) -> Tensor:
         h, graphs, edges = stack.x, stack.graphs, stack.edges
         total = torch.zeros((), device=h.device)
         for block, (conv, pool, readout) in enumerate(zip(self.convs, self.pools, self.readouts, strict=True)):

@@ -8,6 +8,7 @@ padding, and no edge leads there. A single network is the case R = 1.
 
 from __future__ import annotations
 
+import abc
 import functools
 import warnings
 from typing import Any
@@ -76,7 +77,7 @@ class Graphs:
         return kept, self.members[order[first]].sort().values
 
 
-class Pattern:
+class Pattern(abc.ABC):
     """A sparse matrix of ones, (R * M) rows and (R * N) columns, in compressed rows."""
 
     ptr: Tensor
@@ -104,9 +105,9 @@ class Pattern:
         """The matrix, or the one with ``values`` (E) in place of ones, times x (columns, D)."""
         return _product(self.ptr, self.col, values, x, self.columns)
 
+    @abc.abstractmethod
     def transposed_times(self, x: Tensor, values: Tensor | None = None) -> Tensor:
         """The transposed matrix times x (rows, D)."""
-        raise NotImplementedError
 
 
 class Membership(Pattern):

@@ -18,13 +18,12 @@ from gnpool.models.replicas import (
     matmul,
     pick,
     propagate,
-    stack_of_one,
 )
+from gnpool.models.stacked_classifier import StackedClassifier, check_options
 from gnpool.nn import GNPAggregation
 
-POOLINGS = ("original", "gnp")
-# Nodes that stay are multiplied by the tanh of their score. Where that is negative for all of them, as it is at the
-# start of every second network, a ReLU would silence the network for good; the definition has the absolute value.
+# Nodes that stay are multiplied by the tanh of their score. Where that is negative for all of them, a ReLU would
+# silence the network for good; the definition has the absolute value.
 NONNEG = "abs"
 
 
@@ -78,7 +77,7 @@ class Readout(torch.nn.Module):
         return torch.cat([most, mean] if self.max_first else [mean, most], dim=-1)
 
 
-class SAGClassifier(torch.nn.Module):
+class SAGClassifier(StackedClassifier):
     r"""The hierarchical classifier of `"Self-Attention Graph Pooling" <https://arxiv.org/abs/1904.08082>`_, or its
     variant with :class:`gnpool.GNPAggregation` for every pooling.
 
@@ -137,29 +136,7 @@ class SAGClassifier(torch.nn.Module):
         self.lin2 = torch.nn.Linear(hidden, hidden // 2)
         self.lin3 = torch.nn.Linear(hidden // 2, classes)
 
-    def forward(
-        self,
-        x: Tensor | GraphStack,
-        edge_index: Tensor | None = None,
-        batch: Tensor | None = None,
-        batch_size: int | None = None,
-        dice: Dice | None = None,
-    ) -> Tensor:
-        r"""Forward pass: a batch of PyG gives (G, classes), a stack (R, G, classes).
-
-        Args:
-            x (torch.Tensor or GraphStack): Node features, or R batches as one.
-            edge_index (torch.Tensor, optional): The edges, in both directions.
-            batch (torch.Tensor, optional): The graph of each node. (default: one graph)
-            batch_size (int, optional): Number of graphs.
-            dice (Dice, optional): The random numbers of dropout, for stacks.
-        """
-        if isinstance(x, GraphStack):
-            return self._classify(x, dice)
-        assert edge_index is not None
-        return self._classify(stack_of_one(x, edge_index, batch, batch_size), dice)[0]
-
-    def _classify(self, stack: GraphStack, dice: Dice | None) -> Tensor:
+    def classify(self, stack: GraphStack, dice: Dice | None) -> Tensor:
         h, graphs, edges = stack.x, stack.graphs, stack.edges
         total = torch.zeros((), device=h.device)
         for block, (conv, to_score, readout) in enumerate(zip(self.convs, self.scores, self.readouts, strict=True)):
@@ -179,13 +156,3 @@ class SAGClassifier(torch.nn.Module):
             f"{self.__class__.__name__}({self.in_channels}, {self.classes}, pooling={self.pooling!r}, "
             f"hidden={self.hidden}, ratio={self.ratio}, dropout={self.dropout})"
         )
-
-
-def check_options(name: str, pooling: str, ratio: float, rate: float) -> None:
-    """A ValueError for options that make no sense."""
-    if pooling not in POOLINGS:
-        raise ValueError(f"{name}: 'pooling' must be one of {POOLINGS}, got {pooling!r}")
-    if not 0 < ratio <= 1:
-        raise ValueError(f"{name}: 'ratio' must lie in (0, 1], got {ratio}")
-    if not 0 <= rate < 1:
-        raise ValueError(f"{name}: 'dropout' must lie in [0, 1), got {rate}")

@@ -20,7 +20,7 @@ HIDDEN = (
     "preprocessing",
     "schema",
 )  # shown elsewhere or not
-ELSEWHERE = (("meta", "device"), ("meta", "python"), ("meta", "seconds"))  # among the facts of every study
+ELSEWHERE = tuple(("meta", name) for name in ("device", "python", "seconds", "versions"))  # facts of every study
 Fit = Mapping[str, Any]  # what fit.json holds
 
 
