@@ -182,7 +182,8 @@ def test_cap_in_one_channel_leaves_the_others_alone() -> None:
     torch.testing.assert_close(layer.raw_p_pos.grad, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=0)
 
 
-def test_cap_under_vmap_of_grad() -> None:
+@pytest.mark.parametrize("outside", [False, True])
+def test_cap_under_vmap(outside: bool) -> None:
     layers = [capped(), capped(), capped()]
     layers[1].p_pos = 3.0
     parameters, buffers = stack_module_state(layers)
@@ -191,7 +192,10 @@ def test_cap_under_vmap_of_grad() -> None:
         return sign * functional_call(layers[0], (state, buffers), (SEGMENT,)).sum()
 
     signs = torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64)
-    got = vmap(grad(loss))(parameters, signs)["raw_p_pos"]
+    if outside:  # autograd of vmap, as in training many models
+        (got,) = torch.autograd.grad(vmap(loss)(parameters, signs).sum(), parameters["raw_p_pos"])
+    else:
+        got = vmap(grad(loss))(parameters, signs)["raw_p_pos"]
     expected = [raw_gradient(layer, "pos", float(sign)) for layer, sign in zip(layers, signs, strict=True)]
     assert expected[0] == 0.0
     torch.testing.assert_close(got, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=0)

@@ -120,6 +120,20 @@ def test_vmap_of_grad_and_grad_of_vmap():
     assert_same(grad(lambda x, p: vmap(loss)(x, p).sum(), (0, 1))(x, p), expected)
 
 
+def test_autograd_through_one_vmap():
+    x, p = (t.requires_grad_() for t in replicas())
+    weight = torch.rand(8, dtype=torch.float64, requires_grad=True)  # shared: its gradient is a sum over replicas
+
+    def one(x, p):
+        return norm_pool_neighbors(x, EDGES, p=p, q=0.3, edge_weight=weight).square().sum()
+
+    def derivatives(total):
+        first = torch.autograd.grad(total, (x, p, weight), create_graph=True)
+        return *first, *torch.autograd.grad(sum(g.square().sum() for g in first), (x, p, weight))
+
+    assert_same(derivatives(vmap(one)(x, p).sum()), derivatives(stacked(one, x, p).sum()))
+
+
 def test_nested_vmap():
     x = torch.randn(2, 3, 7, 3, dtype=torch.float64)
     p = torch.rand(2, 3, dtype=torch.float64) + 1

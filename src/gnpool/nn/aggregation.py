@@ -216,18 +216,16 @@ class GNPAggregation(Aggregation):
         )
 
     def _branches(self, pool: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        signed = [
-            (sign * self._p(name), self._q(name)) for name, sign in (("pos", 1), ("neg", -1)) if name in self._widths
-        ]
-        widths = self._widths.values()
-        if len(signed) == 2 and sum(widths) == self.channels:  # split: one pass, the sign of p picks the branch
-            p, q = (
-                torch.cat([v.expand(w) for v, w in zip(column, widths, strict=True)])
-                for column in zip(*signed, strict=True)
-            )
-            out = pool(p, q)
+        names, widths = list(self._widths), list(self._widths.values())
+        if len(names) == 2 and sum(widths) == self.channels:  # split: one pass, the sign of p picks the branch
+            raw_p, raw_q = self.exponents()
+            both = torch.cat if self.per_channel else torch.stack
+            p_pos, p_neg = exponent(both(tuple(raw_p)), self.p_max).split(widths if self.per_channel else [1, 1])
+            p = torch.cat([p_pos.expand(widths[0]), -p_neg.expand(widths[1])])
+            out = pool(p, torch.cat([q.expand(width) for q, width in zip(raw_q, widths, strict=True)]))
         else:
-            out = torch.cat([pool(p, q) for p, q in signed], dim=-1)
+            signs = {"pos": 1, "neg": -1}
+            out = torch.cat([pool(signs[name] * self._p(name), self._q(name)) for name in names], dim=-1)
         return out if self.mix is None else self.mix(out)
 
     def _check_channels(self, x: Tensor) -> None:

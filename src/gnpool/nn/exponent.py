@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from gnpool.ops.autograd import in_forward_mode
+from gnpool.ops.vmapped import only_vmap
 
 
 def exponent(t: Tensor, p_max: float) -> Tensor:
@@ -17,6 +18,11 @@ def exponent(t: Tensor, p_max: float) -> Tensor:
     p = 1.0 + softplus(t)
     if not torch.compiler.is_compiling() and in_forward_mode():
         return p.clamp(max=p_max)  # a tangent does not say which way the optimiser will go
+    vmap = None if torch.compiler.is_compiling() else only_vmap()
+    if vmap is not None:
+        every, dim = vmap.unwrap(p)
+        if dim is not None:
+            return vmap.below(lambda: _EagerCap.apply(every, p_max), dim)
     capped: Tensor = _Cap.apply(p, p_max)
     return capped
 
@@ -55,3 +61,15 @@ class _Cap(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, None], p: Tensor, p_max: float) -> tuple[Tensor, int | None]:
         return _Cap.apply(p, p_max), in_dims[0]  # element by element; a generated rule costs a trace at every call
+
+
+class _EagerCap(torch.autograd.Function):
+    """:class:`_Cap` where no transform is active, for less."""
+
+    @staticmethod
+    def forward(ctx: Any, p: Tensor, p_max: float) -> Tensor:
+        ctx.save_for_backward(p)
+        ctx.p_max = p_max
+        return p.clamp(max=p_max)
+
+    backward = _Cap.backward

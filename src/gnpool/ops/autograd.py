@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gnpool.ops import library, reference
+from gnpool.ops.vmapped import only_vmap
 
 
 class PoolInputs(NamedTuple):
@@ -38,6 +39,7 @@ class PoolInputs(NamedTuple):
 
 N_TENSORS = 10  # of PoolInputs; then come numbers
 N_INPUTS = len(PoolInputs._fields)
+_FOLDABLE = ("x", "p", "q")  # replicas of these become channels
 
 
 class Pool(torch.autograd.Function):
@@ -92,7 +94,7 @@ class Pool(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        if _only_batched(in_dims, ("x", "p", "q"), PoolInputs._fields):
+        if _only_batched(in_dims, _FOLDABLE, PoolInputs._fields):
             x, p, q = (_fold(args[i], in_dims[i], info.batch_size) for i in (0, 2, 3))
             outputs = Pool.apply(x, args[1], p, q, *args[4:])
             return tuple(_unfold(out, info.batch_size) for out in outputs), (1, 1, 1, 1)
@@ -110,6 +112,23 @@ class EagerPool(torch.autograd.Function):
         return terms[0]
 
     backward = Pool.backward
+
+
+def pool_in_transform(*inputs: Any) -> Tensor:
+    """y of ``inputs``, in the order of :class:`PoolInputs`, where a transform of ``torch.func`` is active."""
+    vmap = only_vmap()
+    if vmap is not None:
+        args, dims = zip(*map(vmap.unwrap, inputs), strict=True)
+        if any(dim is not None for dim in dims) and _only_batched(dims, _FOLDABLE, PoolInputs._fields):
+
+            def compute() -> Tensor:
+                x, p, q = (_fold(args[i], dims[i], vmap.size) for i in (0, 2, 3))
+                y: Tensor = EagerPool.apply(x, args[1], p, q, *args[4:])
+                return _unfold(y, vmap.size)
+
+            return vmap.below(compute, 1)
+    y: Tensor = Pool.apply(*inputs)[0]
+    return y
 
 
 class PoolGradient(torch.autograd.Function):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnpool.ops import library, reference
-from gnpool.ops.autograd import EagerPool, Pool, in_forward_mode
+from gnpool.ops.autograd import EagerPool, Pool, in_forward_mode, pool_in_transform
 from gnpool.ops.layout import Layout
 from gnpool.ops.reference import wide_dtype
 
@@ -285,7 +285,10 @@ def _pool(x: Tensor, weight: Tensor | None, p: Tensor, q: Tensor, layout: Layout
         y = reference.pool(x, weight, p, q, layout.ptr, layout.col, layout.eid, float(eps), relu)
     elif in_transform or _needs_gradient(x, weight, p, q):
         inputs = (x, weight, p, q, *layout, float(eps), relu)
-        y = Pool.apply(*inputs)[0] if compiling or in_transform else EagerPool.apply(*inputs)
+        if in_transform:
+            y = pool_in_transform(*inputs)
+        else:
+            y = Pool.apply(*inputs)[0] if compiling else EagerPool.apply(*inputs)
     else:
         y = library.pool(x, weight, layout.ptr, layout.col, layout.eid, p, q, float(eps), relu)
     return y if y.dtype == x.dtype else y.to(x.dtype)
