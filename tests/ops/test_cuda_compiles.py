@@ -17,7 +17,7 @@ TYPES |= dict.fromkeys(("S", "E", "D", "chunks", "blocks", "rows", "width", "sta
 TYPES |= dict.fromkeys(("ptr", "col", "eid", "row", "starts"), "*i64") | {"flags": "*i32", "totals": "*fp64"}
 SIZES = {"BR": 4, "BD": 64, "BLOCK": 128, "ROWS": 64, "DIGITS": 40}
 for flag, x in itertools.product((False, True), ("*fp32", "*bf16")):
-    names = ("RELU", "DENORMAL", "HAS_COL", "HAS_W", "HAS_EID", "NEED_X", "NEED_W", "SHARED")
+    names = ("RELU", "DENORMAL", "HAS_COL", "HAS_W", "HAS_EID", "NEED_X", "NEED_W", "SHARED", "EVEN")
     constants = SIZES | {"R": 2 if flag else 1} | dict.fromkeys(names, flag)
     types = TYPES | {"x": x, "grad_x": x}
     for module in (cuda_math, cuda_kernels, cuda_backward):

@@ -97,7 +97,7 @@ def pool_fwd(
         common = {"DENORMAL": eps < SAFE, **WARP}
         cuda_kernels.pool_fwd_kernel[grid](
             x, _or(weight, x), ptr, _or(col, ptr), _or(eid, ptr), p, q, starts, *pointers, parts, eps, S, E, D,
-            int(stats), RELU=relu, **blocks._asdict(), **common, **flags,
+            int(stats), RELU=relu, EVEN=D % blocks.BD == 0, **blocks._asdict(), **common, **flags,
         )  # fmt: skip
         merge = {"CHUNK": blocks.CHUNK, "BR": 4, "BD": blocks.BD}
         cuda_kernels.merge_fwd_kernel[grid](ptr, p, q, starts, *pointers, parts, S, E, D, int(stats), **merge, **common)
@@ -140,7 +140,7 @@ def pool_bwd(
     grad, x, ptr, p = grad.contiguous(), x.contiguous(), ptr.contiguous(), p.contiguous()
     blocks = backward_blocks(D, (S if t_ptr is None else N) + E, t_ptr is not None)
     columns = triton.cdiv(D, blocks.BD)
-    flags = {"RELU": relu, "DENORMAL": eps < SAFE, "NEED_X": need_x, **WARP}
+    flags = {"RELU": relu, "DENORMAL": eps < SAFE, "NEED_X": need_x, "EVEN": D % blocks.BD == 0, **WARP}
     with _on(x):
         if t_ptr is None:
             (col,) = _lists(col)

@@ -10,7 +10,9 @@ import triton.language as tl
 from gnpool.ops.cuda_math import (
     HUGE,
     LN2,
+    above,
     all_moderate,
+    channels,
     exp2,
     log2,
     log_ratio,
@@ -51,11 +53,25 @@ def _slope_of(b_z, b_scale, b_M, b_inverse, b_g, b_power, b_still, eps, RELU: tl
 @triton.jit
 def _quick_slope_of(b_z, b_inverse, b_g, b_power, b_still, eps, RELU: tl.constexpr):
     """As :func:`_slope_of` for moderate p and finite units."""
-    b_v = magnitude(b_z, RELU)
-    b_d = b_g * exp2(b_power * log2((b_v + eps) * b_inverse))
+    b_d = b_g * exp2(b_power * log2((magnitude(b_z, RELU) + eps) * b_inverse))
     if not RELU:
         b_d = _with_sign(b_d, b_z)
-    return tl.where(b_v <= b_still, 0.0, b_d)
+    return above(b_z, b_still, b_d, RELU)
+
+
+@triton.jit
+def _quick_slopes(
+    x, col, grad_x, k, stop, o_d, m_d, D, b_inverse, b_g, b_power, b_still, eps, RELU: tl.constexpr,
+    HAS_COL: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """A round of entries: all are loaded before the first is stored."""
+    tiles = ()
+    for j in tl.static_range(BR):
+        tiles = tiles + (rows(x, col, k + j * R, stop, o_d, m_d, D, R, HAS_COL, WHOLE)[0],)
+    for j in tl.static_range(BR):
+        b_d = _quick_slope_of(tiles[j], b_inverse[None, :], b_g[None, :], b_power[None, :], b_still[None, :], eps, RELU)
+        o_x, m, _, _ = places(col, k + j * R, stop, o_d, m_d, D, R, HAS_COL, WHOLE)
+        tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
 
 
 @triton.jit
@@ -67,12 +83,11 @@ def _all_finite(b_M, m_d):
 def pool_bwd_kernel(
     grad, x, ptr, col, p, starts, y, extreme, scale, slope, grad_x, sums, eps, S, E, D, CHUNK,
     RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_COL: tl.constexpr, NEED_X: tl.constexpr, BR: tl.constexpr,
-    R: tl.constexpr, BD: tl.constexpr,
+    R: tl.constexpr, BD: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """Segments: every entry writes its own row of grad_x. sums (chunks, 2, D) collects dL/dp and dL/dq."""
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
-    o_d = i_block * BD + tl.arange(0, BD)
-    m_d = o_d < D
+    o_d, m_d = channels(i_block, D, BD, EVEN)
     b_power, b_still = _slopes(p, o_d, m_d, eps)
     moderate = all_moderate(b_power + 1.0, m_d, DENORMAL)
     b_dp = tl.zeros([BD], tl.float32)
@@ -100,25 +115,27 @@ def pool_bwd_kernel(
             b_scale, b_M, b_inverse = unit_of(tl.load(extreme + o_s, mask=m_s, other=1.0), DENORMAL)
             b_g = b_grad * tl.load(scale + o_s, mask=m_s, other=0.0)
             quick = moderate & _all_finite(b_M, m_d)
-            for k in range(e, stop, BR * R):
-                tiles = ()
-                for j in tl.static_range(BR):
-                    tiles = tiles + (rows(x, col, k + j * R, stop, o_d, m_d, D, R, HAS_COL)[0],)
-                if quick:
-                    for j in tl.static_range(BR):
-                        b_d = _quick_slope_of(
-                            tiles[j], b_inverse[None, :], b_g[None, :], b_power[None, :], b_still[None, :], eps, RELU
-                        )
-                        o_x, m, _, _ = places(col, k + j * R, stop, o_d, m_d, D, R, HAS_COL)
-                        tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
-                else:
-                    for j in tl.static_range(BR):
-                        b_d = _slope_of(
-                            tiles[j], b_scale[None, :], b_M[None, :], b_inverse[None, :], b_g[None, :],
-                            b_power[None, :], b_still[None, :], eps, RELU, DENORMAL,
-                        )  # fmt: skip
-                        o_x, m, _, _ = places(col, k + j * R, stop, o_d, m_d, D, R, HAS_COL)
-                        tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
+            rest = e
+            if quick:
+                for k in range(e, stop - (BR * R - 1), BR * R):
+                    _quick_slopes(
+                        x, col, grad_x, k, stop, o_d, m_d, D, b_inverse, b_g, b_power, b_still, eps, RELU, HAS_COL, BR,
+                        R, True,
+                    )  # fmt: skip
+                    rest = k + BR * R
+                if rest < stop:
+                    _quick_slopes(
+                        x, col, grad_x, rest, stop, o_d, m_d, D, b_inverse, b_g, b_power, b_still, eps, RELU, HAS_COL,
+                        BR, R, False,
+                    )  # fmt: skip
+            else:
+                for k in range(e, stop, R):
+                    b_z, o_x, m, _, _ = rows(x, col, k, stop, o_d, m_d, D, R, HAS_COL, False)
+                    b_d = _slope_of(
+                        b_z, b_scale[None, :], b_M[None, :], b_inverse[None, :], b_g[None, :], b_power[None, :],
+                        b_still[None, :], eps, RELU, DENORMAL,
+                    )  # fmt: skip
+                    tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
         e = stop
         begin = stop
     o_sum = i_chunk.to(tl.int64) * 2 * D + o_d
@@ -210,9 +227,14 @@ def pack_kernel(
 def _plain_sum(pack, row, start, stop, o_d, m_d, D, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr):
     """The sum of the packed rows of the edges from start to stop."""
     b_sum = tl.zeros([R, BD], tl.float32)
-    for k in range(start, stop, BR * R):
+    rest = start
+    for k in range(start, stop - (BR * R - 1), BR * R):
         for j in tl.static_range(BR):
-            b_sum += rows(pack, row, k + j * R, stop, o_d, m_d, D, R, True)[0]
+            b_sum += rows(pack, row, k + j * R, stop, o_d, m_d, D, R, True, True)[0]
+        rest = k + BR * R
+    if rest < stop:
+        for j in tl.static_range(BR):
+            b_sum += rows(pack, row, rest + j * R, stop, o_d, m_d, D, R, True, False)[0]
     return b_sum
 
 
@@ -226,7 +248,7 @@ def _edge_sum(
     b_sum = tl.zeros([R, BD], tl.float32)
     for k in range(start, stop, BR * R):
         for j in tl.static_range(BR):
-            b_g, o_g, m, o_e, m_e = rows(pack, row, k + j * R, stop, o_d, m_d, D, R, True)
+            b_g, o_g, m, o_e, m_e = rows(pack, row, k + j * R, stop, o_d, m_d, D, R, True, False)
             b_scale, b_M, b_inverse = unit_of(tl.load(extreme + o_g, mask=m, other=1.0), DENORMAL)
             b_z = tl.zeros([R, BD], tl.float32) + b_x[None, :]
             if HAS_W:
@@ -248,15 +270,14 @@ def sources_bwd_kernel(
     x, weight, ptr, row, eid, p, starts, extreme, pack, units, flags, grad_x, grad_weight, parts, eps, S, E, D,
     CHUNK, RELU: tl.constexpr, DENORMAL: tl.constexpr, SHARED: tl.constexpr, HAS_W: tl.constexpr,
     HAS_EID: tl.constexpr, NEED_X: tl.constexpr, NEED_W: tl.constexpr, BR: tl.constexpr, R: tl.constexpr,
-    BD: tl.constexpr,
+    BD: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """Neighbours, by source: ptr, row and eid are the transposed lists, S the number of sources.
 
     Where one unit serves all segments, the power of a source is taken out of the sum over its edges.
     """
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
-    o_d = i_block * BD + tl.arange(0, BD)
-    m_d = o_d < D
+    o_d, m_d = channels(i_block, D, BD, EVEN)
     b_power, b_still = _slopes(p, o_d, m_d, eps)
     grad_weight += i_block.to(tl.int64) * E
     if SHARED:

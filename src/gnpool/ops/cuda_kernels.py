@@ -13,7 +13,9 @@ from gnpool.ops.cuda_math import (
     HUGE,
     LN2,
     NEGLIGIBLE,
+    above,
     all_moderate,
+    channels,
     exp2,
     log2,
     log_ratio,
@@ -100,15 +102,46 @@ def _finish(b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, n):
 
 @triton.jit
 def _entries(
-    x, weight, col, eid, k, stop, o_d, m_d, D, RELU: tl.constexpr, R: tl.constexpr, HAS_COL: tl.constexpr,
-    HAS_W: tl.constexpr, HAS_EID: tl.constexpr,
+    x, weight, col, eid, k, stop, o_d, m_d, D, R: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
+    HAS_EID: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """v of the R entries from k on, and which of them there are."""
-    b_z, _, m, o_e, m_e = rows(x, col, k, stop, o_d, m_d, D, R, HAS_COL)
+    """z of the R entries from k on, and which of them there are."""
+    b_z, _, m, o_e, m_e = rows(x, col, k, stop, o_d, m_d, D, R, HAS_COL, WHOLE)
     if HAS_W:
         b_w, _ = weights(weight, eid, o_e, m_e, HAS_EID)
         b_z = b_z * b_w[:, None]
-    return magnitude(b_z, RELU), m
+    return b_z, m
+
+
+@triton.jit
+def _quick_round(
+    x, weight, col, eid, k, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, eps, b_unit, b_inverse, b_A, b_T,
+    RELU: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr,
+    HAS_W: tl.constexpr, HAS_EID: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """One round of :func:`_quick_range`; the first one finds the unit."""
+    tiles = ()
+    for j in tl.static_range(BR):
+        tiles = tiles + (
+            _entries(x, weight, col, eid, k + j * R, stop, o_d, m_d, D, R, HAS_COL, HAS_W, HAS_EID, WHOLE),
+        )
+    if k == start:
+        b_key = tl.full([R, BD], float("-inf"), tl.float32)
+        for j in tl.static_range(BR):
+            b_v = magnitude(tiles[j][0], RELU)
+            m_kept = tiles[j][1] & ~(b_v <= b_removed[None, :])
+            b_key = tl.maximum(b_key, tl.where(m_kept, (b_v + eps) * b_sign[None, :], float("-inf")))
+        b_first = tl.max(b_key, axis=0)
+        b_unit = tl.where(b_first == float("-inf"), 1.0, b_first * b_sign)[None, :]
+        b_inverse = reciprocal(b_unit)
+    for j in tl.static_range(BR):
+        b_t = b_p[None, :] * log2((magnitude(tiles[j][0], RELU) + eps) * b_inverse)
+        b_e = above(tiles[j][0], b_removed[None, :], exp2(b_t), RELU)
+        if not WHOLE:
+            b_e = tl.where(tiles[j][1], b_e, 0.0)
+        b_A += b_e
+        b_T += b_e * b_t
+    return b_unit, b_inverse, b_A, b_T
 
 
 @triton.jit
@@ -124,24 +157,18 @@ def _quick_range(
     b_T = tl.zeros([R, BD], tl.float32)
     b_unit = tl.full([1, BD], 1.0, tl.float32)
     b_inverse = b_unit
-    for k in range(start, stop, BR * R):
-        tiles = ()
-        for j in tl.static_range(BR):
-            b_v, m = _entries(x, weight, col, eid, k + j * R, stop, o_d, m_d, D, RELU, R, HAS_COL, HAS_W, HAS_EID)
-            tiles = tiles + ((b_v, m),)
-        if k == start:
-            b_key = tl.full([R, BD], float("-inf"), tl.float32)
-            for j in tl.static_range(BR):
-                m_kept = tiles[j][1] & ~(tiles[j][0] <= b_removed[None, :])
-                b_key = tl.maximum(b_key, tl.where(m_kept, (tiles[j][0] + eps) * b_sign[None, :], float("-inf")))
-            b_first = tl.max(b_key, axis=0)
-            b_unit = tl.where(b_first == float("-inf"), 1.0, b_first * b_sign)[None, :]
-            b_inverse = 1.0 / b_unit
-        for j in tl.static_range(BR):
-            b_t = b_p[None, :] * log2((tiles[j][0] + eps) * b_inverse)
-            b_e = tl.where(tiles[j][1] & ~(tiles[j][0] <= b_removed[None, :]), exp2(b_t), 0.0)
-            b_A += b_e
-            b_T += b_e * b_t
+    rest = start
+    for k in range(start, stop - (BR * R - 1), BR * R):
+        b_unit, b_inverse, b_A, b_T = _quick_round(
+            x, weight, col, eid, k, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, eps, b_unit, b_inverse, b_A, b_T,
+            RELU, BR, R, BD, HAS_COL, HAS_W, HAS_EID, True,
+        )  # fmt: skip
+        rest = k + BR * R
+    if rest < stop:
+        b_unit, b_inverse, b_A, b_T = _quick_round(
+            x, weight, col, eid, rest, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, eps, b_unit, b_inverse, b_A,
+            b_T, RELU, BR, R, BD, HAS_COL, HAS_W, HAS_EID, False,
+        )  # fmt: skip
     b_sum = tl.sum(b_A, axis=0)
     b_moment = tl.sum(b_T, axis=0)
     b_last = tl.max(b_unit, axis=0)  # of one row
@@ -177,7 +204,8 @@ def _reduce_range(
         tiles = ()
         b_new = b_key
         for j in tl.static_range(BR):
-            b_v, m = _entries(x, weight, col, eid, k + j * R, stop, o_d, m_d, D, RELU, R, HAS_COL, HAS_W, HAS_EID)
+            b_z, m = _entries(x, weight, col, eid, k + j * R, stop, o_d, m_d, D, R, HAS_COL, HAS_W, HAS_EID, False)
+            b_v = magnitude(b_z, RELU)
             b_u = tl.where(m & ~(b_v <= b_removed[None, :]), b_v + eps, b_vanish[None, :])
             b_new = tl.maximum(b_new, b_u * b_sign[None, :])
             tiles = tiles + (b_u,)
@@ -202,8 +230,8 @@ def _reduce_range(
     if tl.max(((b_key == float("-inf")) & m_d).to(tl.int32), axis=0) > 0:
         b_count = tl.zeros([BD], tl.float32)
         for k in range(start, stop, R):
-            b_v, m = _entries(x, weight, col, eid, k, stop, o_d, m_d, D, RELU, R, HAS_COL, HAS_W, HAS_EID)
-            b_count += tl.sum((m & (b_v == float("inf"))).to(tl.float32), axis=0)
+            b_z, m = _entries(x, weight, col, eid, k, stop, o_d, m_d, D, R, HAS_COL, HAS_W, HAS_EID, False)
+            b_count += tl.sum((m & (magnitude(b_z, RELU) == float("inf"))).to(tl.float32), axis=0)
         b_A = tl.where((b_key == float("-inf")) & (b_A == b_A), b_count, b_A)
         b_T = tl.where(b_key == float("-inf"), 0.0, b_T)
     return b_key, b_A, b_T
@@ -213,11 +241,10 @@ def _reduce_range(
 def pool_fwd_kernel(
     x, weight, ptr, col, eid, p, q, starts, y, extreme, scale, slope, parts, eps, S, E, D, stats,
     CHUNK, RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
-    HAS_EID: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr,
+    HAS_EID: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
-    o_d = i_block * BD + tl.arange(0, BD)
-    m_d = o_d < D
+    o_d, m_d = channels(i_block, D, BD, EVEN)
     b_p, b_sign, b_removed, b_vanish = _channels(p, o_d, m_d, eps)
     b_i, b_i_low, b_q, b_q_low, b_nan = _exponents(p, q, o_d, m_d)
     moderate = all_moderate(b_p, m_d, DENORMAL)

@@ -43,6 +43,10 @@ if INTERPRETED:
     def reciprocal(x):
         return 1.0 / x
 
+    @triton.jit
+    def above(z, limit, value, RELU: tl.constexpr):
+        return tl.where(magnitude(z, RELU) <= limit, 0.0, value)
+
 else:
 
     @triton.jit
@@ -60,6 +64,17 @@ else:
     @triton.jit
     def reciprocal(x):
         return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
+
+    @triton.jit
+    def above(z, limit, value, RELU: tl.constexpr):
+        """The value, or 0 where the magnitude of z is at most the limit. The absolute value costs nothing in a test."""
+        if RELU:
+            return tl.where(magnitude(z, RELU) <= limit, 0.0, value)
+        else:  # noqa: RET505 -- both branches must return for the compiler
+            return tl.inline_asm_elementwise(
+                "{.reg .f32 v; .reg .pred k; abs.f32 v, $1; setp.gtu.f32 k, v, $2; selp.f32 $0, $3, 0f00000000, k;}",
+                "=f,f,f,f", [z, limit, value], tl.float32, True, 1,
+            )  # fmt: skip
 
 
 @triton.jit
@@ -110,10 +125,20 @@ def all_moderate(b_p, m_d, DENORMAL: tl.constexpr):
 
 
 @triton.jit
-def places(col, k, stop, o_d, m_d, D, R: tl.constexpr, HAS_COL: tl.constexpr):
-    """Where the R entries from k on lie in x, as offsets and mask, and the same of the entries alone."""
+def channels(i_block, D, BD: tl.constexpr, EVEN: tl.constexpr):
+    """The channels of a block, and which of them there are: all, if EVEN."""
+    o_d = i_block * BD + tl.arange(0, BD)
+    return o_d, (tl.full([BD], True, tl.int1) if EVEN else o_d < D)
+
+
+@triton.jit
+def places(col, k, stop, o_d, m_d, D, R: tl.constexpr, HAS_COL: tl.constexpr, WHOLE: tl.constexpr):
+    """Where the R entries from k on lie in x, as offsets and mask, and the same of the entries alone.
+
+    WHOLE says that all of them lie before ``stop``: then no entry is masked.
+    """
     o_e = k + tl.arange(0, R)
-    m_e = o_e < stop
+    m_e = tl.full([R], True, tl.int1) if WHOLE else o_e < stop
     o_row = o_e
     if HAS_COL:
         o_row = tl.load(col + o_e, mask=m_e, other=0)
@@ -121,9 +146,9 @@ def places(col, k, stop, o_d, m_d, D, R: tl.constexpr, HAS_COL: tl.constexpr):
 
 
 @triton.jit
-def rows(x, col, k, stop, o_d, m_d, D, R: tl.constexpr, HAS_COL: tl.constexpr):
+def rows(x, col, k, stop, o_d, m_d, D, R: tl.constexpr, HAS_COL: tl.constexpr, WHOLE: tl.constexpr):
     """The R entries from k on as float32, and their :func:`places`."""
-    o_x, m, o_e, m_e = places(col, k, stop, o_d, m_d, D, R, HAS_COL)
+    o_x, m, o_e, m_e = places(col, k, stop, o_d, m_d, D, R, HAS_COL, WHOLE)
     return tl.load(x + o_x, mask=m, other=0.0).to(tl.float32), o_x, m, o_e, m_e
 
 
