@@ -90,7 +90,7 @@ def main() -> None:
         if rank == 0 and options.out:
             torch.save(net.state_dict(), options.out)
     finally:
-        if world > 1:
+        if world > 1:  # DDP is gone with train(): a group that is destroyed under a living one can hang
             dist.destroy_process_group()
 
 
