@@ -12,16 +12,16 @@ import time
 
 import torch
 
+from gnpool.engine import Engine, open_engine
 from gnpool.lab import PRESETS, TABLES, Runner
-from gnpool.lab.ray_engine import Cluster, ray_cluster
 from gnpool.store import Store
 
 
-def seconds(cluster: Cluster, table: str, preset: str, jobs: int) -> float:
+def seconds(engine: Engine, table: str, preset: str, jobs: int) -> float:
     """The time of a table in a new folder."""
     with tempfile.TemporaryDirectory() as folder:
         begin = time.monotonic()
-        Runner(Store(folder), PRESETS[preset], torch.device("cpu"), jobs=jobs, cluster=cluster).run([TABLES[table]])
+        Runner(Store(folder), PRESETS[preset], torch.device("cpu"), jobs=jobs, engine=engine).run([TABLES[table]])
         return time.monotonic() - begin
 
 
@@ -31,9 +31,9 @@ def main() -> None:
     parser.add_argument("--table", default="ablation_b")
     parser.add_argument("--preset", default="quick", choices=PRESETS)
     options = parser.parse_args()
-    with ray_cluster(jobs=2) as cluster:
-        seconds(cluster, options.table, "smoke", 2)  # workers start and load what they need
-        one, two = (seconds(cluster, options.table, options.preset, jobs) for jobs in (1, 2))
+    with open_engine("ray", device="cpu", jobs=2) as engine:
+        seconds(engine, options.table, "smoke", 2)  # workers start and load what they need
+        one, two = (seconds(engine, options.table, options.preset, jobs) for jobs in (1, 2))
     print(f"{options.table}, {options.preset}: {one:.1f} s with 1 worker, {two:.1f} s with 2, {one / two:.2f} times")
 
 

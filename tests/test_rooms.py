@@ -13,16 +13,17 @@ SOURCE = ROOT / "src" / "gnpool"
 
 # Room -> the rooms it knows directly, from the top of the house down. A room also knows what those know.
 ABOVE_LAB = {
+    "store": set(),
+    "engine": {"store"},
     "ops": set(),
     "nn": {"ops"},
-    "training": {"nn"},
+    "training": {"nn", "engine"},
     "insight": {"nn", "training"},
     "models": {"nn", "insight"},
     "data": set(),
     "tasks": {"data"},
     "influence": {"models", "training", "data"},
     "theory": {"ops", "tasks"},
-    "store": set(),
 }
 DIRECT: dict[str, set[str]] = {
     **ABOVE_LAB,
@@ -86,8 +87,8 @@ def test_a_room_knows_only_rooms_above_it() -> None:
 
 
 def test_closure() -> None:
-    assert KNOWS["training"] == {"nn", "ops"}
-    assert KNOWS["influence"] == {"models", "insight", "training", "data", "nn", "ops"}
+    assert KNOWS["training"] == {"nn", "ops", "engine", "store"}
+    assert KNOWS["influence"] == {"models", "insight", "training", "data", "nn", "ops", "engine", "store"}
     assert KNOWS["fit"] == set(ROOMS[: ROOMS.index("lab")])
     assert KNOWS["report"] == {"store"}
     assert KNOWS["cli"] == set(ROOMS) - {"cli"}

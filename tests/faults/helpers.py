@@ -6,14 +6,13 @@ import functools
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from gnpool.lab import reproduce
-from tests.lab.shared import ENVIRONMENT, SMALL, timeless
+from tests.lab.shared import SMALL, timeless
 
 PATIENCE = 180.0  # seconds for a program on a busy machine
 PROC = Path("/proc/self/task").exists()
@@ -96,16 +95,3 @@ def end(processes: list[int]) -> None:
             os.kill(one, signal.SIGKILL)
         except ProcessLookupError:
             continue
-
-
-@functools.cache
-def ray_problem() -> str | None:
-    """Why Ray cannot be used here, or None."""
-    code = "from gnpool.lab.ray_engine import ray_cluster\nwith ray_cluster(jobs=1) as c: assert c.cpus == 1"
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, env=ENVIRONMENT, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return "Ray does not start here in time"
-    return None if done.returncode == 0 else f"Ray does not start here: {done.stderr.strip().splitlines()[-1]}"

@@ -151,6 +151,7 @@ def test_bad_graphs(source, target, probability, message):
 def test_gpu_kernels_give_the_bits_of_the_cpu(runs, paired, bytes_, monkeypatch):
     pytest.importorskip("triton")
     from gnpool.influence import cascade_cuda
+    from gnpool.influence.cascades import Order, block_lanes, finished
 
     monkeypatch.setattr(cascade_cuda, "HOST_BYTES", bytes_)
     source, target = np.array([[0, 0, 1, 2, 3, 4, 5, 2], [1, 2, 3, 3, 4, 5, 0, 0]])
@@ -158,7 +159,8 @@ def test_gpu_kernels_give_the_bits_of_the_cpu(runs, paired, bytes_, monkeypatch)
     sets = [[0], [1, 2], [], [3, 3]]
     here = simulate(graph, sets, runs, seed=3, record=True, max_steps=2, paired=paired)
     device = torch.get_default_device()
-    there = cascade_cuda.simulate_cuda(graph, check_seeds(graph, sets), runs, 3, True, 2, paired, device, None)
+    order, blocks = Order(runs, 3, True, 2, paired), range(block_lanes(runs).size)
+    there = finished(order, cascade_cuda.spread_cuda(graph, check_seeds(graph, sets), order, blocks, device, None))
     assert torch.equal(here.influence, there.influence)
     assert torch.equal(here.standard_error.nan_to_num(-1), there.standard_error.nan_to_num(-1))
     assert all(torch.equal(a, b) for a, b in zip(here.steps, there.steps, strict=True))

@@ -47,8 +47,8 @@ def test_a_folder_resumes_and_a_longer_list_begins_with_a_shorter_one(graph, tmp
     assert same(whole, make_labels(graph, sets=30, runs=100))
 
     calls = []
-    original = module._simulate_chunk
-    monkeypatch.setattr(module, "_simulate_chunk", lambda *a: calls.append(a[2:5]) or original(*a))
+    original = module.chunk_unit
+    monkeypatch.setattr(module, "chunk_unit", lambda *a: calls.append(a[2:5]) or original(*a))
     assert same(whole, make_labels(graph, sets=30, runs=100, folder=tmp_path))
     assert calls == []
     part = make_labels(graph, sets=10, runs=100, folder=tmp_path)

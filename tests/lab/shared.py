@@ -46,8 +46,7 @@ def timeless(table: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def program(*arguments: str) -> subprocess.Popen[str]:
-    """The program, started, with its outputs piped."""
-    command = [sys.executable, "-m", "gnpool", *arguments]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=ENVIRONMENT, start_new_session=True)
+def program(*arguments: str, **variables: str) -> subprocess.Popen[str]:
+    """The program, started with variables of its environment, and with its outputs piped."""
+    command, pipe, environment = [sys.executable, "-m", "gnpool", *arguments], subprocess.PIPE, ENVIRONMENT | variables
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True)

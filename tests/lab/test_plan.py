@@ -46,7 +46,6 @@ def test_the_largest_that_fits_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
     check_memory(demo, PAPER, CPU, 3)
     with pytest.raises(ValueError, match=r"'jobs': 8 side by side need about .* GB of memory, .*; use --jobs 3"):
         check_memory(demo, PAPER, CPU, 8)
-    check_memory(demo, PAPER, CPU, 8, "ray")  # other machines
     check_memory(demo, PAPER, torch.device("cuda"), 8)
     with pytest.raises(ValueError, match="use --jobs 3"):
         reproduce(["demo"], tmp_path / "new", preset="paper", jobs=8, device="cpu", processes=True)

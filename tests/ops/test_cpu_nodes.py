@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnpool.ops import cpu, norm_pool_neighbors
+from gnpool.ops import cpu, norm_pool, norm_pool_neighbors
 from gnpool.ops.cpu_math import BLOCK
 
 pytestmark = pytest.mark.skipif(torch.get_default_device().type != "cpu", reason="kernels of the CPU")
@@ -32,8 +32,11 @@ def results(x, p, q, uses, monkeypatch, eps=1e-6, edge_index=EDGE_INDEX):
 
 
 def flags(x, p, eps=1e-6, relu=False):
+    """Of the blocks of channels: 0, 1 or 2 for none, all or some of them; and of the channels."""
     scalar = cpu._TYPES[x.dtype](eps)
-    return cpu._node_powers(x, p.double(), scalar, relu, slopes=False)[1].tolist()
+    found = cpu._node_powers(x, p.double(), scalar, relu, slopes=False)[1].tolist()
+    blocks = -(-x.size(1) // BLOCK)
+    return found[:blocks], found[blocks:]
 
 
 @pytest.fixture(autouse=True)
@@ -47,9 +50,9 @@ def _numba(monkeypatch):
 def test_equals_edge_by_edge(channels, dtype, tolerance, eps, monkeypatch):
     x = rows(channels, dtype)
     p = torch.linspace(-2.2, 2.2, channels, dtype=dtype)
-    p = torch.where(p.abs() < 1, 1.25, p)
+    p = torch.where(p.abs() < 0.25, 0.4, p)
     q = torch.linspace(-1, 1, channels, dtype=dtype)
-    assert flags(x, p, eps) == [1] * -(-channels // BLOCK)
+    assert flags(x, p, eps) == ([1] * -(-channels // BLOCK), [1] * channels)
     got, expected = (results(x, p, q, uses, monkeypatch, eps) for uses in (0, 10**9))
     for name, a, b in zip(("y", "dx", "dp", "dq"), got, expected, strict=True):
         scale = b.abs().max().item()
@@ -59,33 +62,34 @@ def test_equals_edge_by_edge(channels, dtype, tolerance, eps, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "safe"),
     [
-        (lambda x, p: None, True),
-        (lambda x, p: p.fill_(50.0), False),  # powers of the smallest rows would vanish
-        (lambda x, p: p.fill_(0.5), False),
-        (lambda x, p: p.fill_(torch.inf), False),
-        (lambda x, p: p.fill_(torch.nan), False),
-        (lambda x, p: x[3, 2].fill_(torch.nan), False),
-        (lambda x, p: x[3, 2].fill_(torch.inf), False),
-        (lambda x, p: x[3, 2].fill_(1e30), False),
-        (lambda x, p: x.zero_(), True),
+        (lambda x, p: None, [1] * 5),
+        (lambda x, p: p.fill_(50.0), [0] * 5),  # powers of the smallest rows would vanish
+        (lambda x, p: p.fill_(0.5), [1] * 5),
+        (lambda x, p: p.fill_(-0.2), [0] * 5),  # 1 / p would blow up rounding
+        (lambda x, p: p.fill_(torch.inf), [0] * 5),
+        (lambda x, p: p.fill_(torch.nan), [0] * 5),
+        (lambda x, p: x[3, 2].fill_(torch.nan), [1, 1, 0, 1, 1]),
+        (lambda x, p: x[3, 2].fill_(torch.inf), [1, 1, 0, 1, 1]),
+        (lambda x, p: x[3, 2].fill_(1e30), [1, 1, 0, 1, 1]),
+        (lambda x, p: x.zero_(), [1] * 5),
     ],
-    ids=["usual", "p 50", "p 1/2", "p inf", "p nan", "nan", "inf", "range", "zeros"],
+    ids=["usual", "p 50", "p 1/2", "p -1/5", "p inf", "p nan", "nan", "inf", "range", "zeros"],
 )
 def test_takes_the_usual_way_where_the_range_does_not_allow_it(change, safe, monkeypatch):
     x, p, q = rows(5, torch.float32), torch.full((5,), 2.0), torch.zeros(5)
     change(x, p)
-    assert flags(x, p) == [int(safe)]
+    assert flags(x, p) == ([{0: 0, 5: 1}.get(sum(safe), 2)], safe)
     got, expected = (results(x, p, q, uses, monkeypatch) for uses in (0, 10**9))
     for name, a, b in zip(("y", "dx", "dp", "dq"), got, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5, equal_nan=True, msg=name)
 
 
-def test_blocks_go_their_own_ways(monkeypatch):
-    """The first block by way of the nodes, the second edge by edge."""
-    x = rows(2 * BLOCK)
-    p, q = torch.full((2 * BLOCK,), 1.5, dtype=torch.float64), torch.zeros(2 * BLOCK, dtype=torch.float64)
-    p[-1] = 500.0
-    assert flags(x, p) == [1, 0]
+def test_blocks_and_channels_go_their_own_ways(monkeypatch):
+    """The first block by way of the nodes, the second edge by edge, some of the third."""
+    x = rows(3 * BLOCK)
+    p, q = torch.full((3 * BLOCK,), 1.5, dtype=torch.float64), torch.zeros(3 * BLOCK, dtype=torch.float64)
+    p[BLOCK : 2 * BLOCK] = p[-1] = 500.0
+    assert flags(x, p) == ([1, 0, 2], [1] * BLOCK + [0] * BLOCK + [1] * (BLOCK - 1) + [0])
     got, expected = (results(x, p, q, uses, monkeypatch) for uses in (0, 10**9))
     for name, a, b in zip(("y", "dx", "dp", "dq"), got, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12, msg=name)
@@ -129,6 +133,50 @@ def test_bits_do_not_depend_on_the_number_of_threads(threads, monkeypatch):
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+
+
+HARM = {
+    "nan": lambda x, p, at: x[3, at].fill_(torch.nan),
+    "inf": lambda x, p, at: x[3, at].fill_(torch.inf),
+    "all nan": lambda x, p, at: x[:, at].fill_(torch.nan),
+    "range": lambda x, p, at: x[3, at].fill_(1e30),
+    "denormal": lambda x, p, at: x[:, at].mul_(1e-39),
+    "p nan": lambda x, p, at: p[at].fill_(torch.nan),
+    "p 1/5": lambda x, p, at: p[at].fill_(0.2),
+    "p 500": lambda x, p, at: p[at].fill_(-500.0),
+}
+
+
+@pytest.mark.parametrize("eps", [1e-6, 0.0])
+@pytest.mark.parametrize("kind", ["edges", "weights", "segments", "hub"])
+@pytest.mark.parametrize("others", [[1.5, 1.0, -2.0, 0.7, 3.0, -0.4, 4.0], [1.5, 1.0, -2.0, 0.2, 3.0, -0.1, 30.0]])
+@pytest.mark.parametrize("harm", HARM)
+def test_no_channel_changes_a_bit_of_another(harm, others, kind, eps, monkeypatch):
+    """Replicas of a training are channels beside one another; what one of them comes to is nobody else's matter."""
+    monkeypatch.setattr(cpu, "_USES", 0)
+    p = torch.tensor([*others, 2.0])
+    q, at = torch.linspace(-1, 1, 8), 7
+    edges = EDGE_INDEX
+    if kind == "hub":
+        edges = torch.randint(NODES, (2, 6000), generator=torch.Generator().manual_seed(5))
+        edges[:, :2500] = 7
+    weight = torch.linspace(0.1, 2.0, edges.size(1)) if kind == "weights" else None
+    index = torch.arange(NODES) // 4
+    found = []
+    for hurt in (False, True):
+        x, exponents = rows(8, torch.float32), p.clone()
+        if hurt:
+            HARM[harm](x, exponents, at)
+        leaves = [t.requires_grad_() for t in (x, exponents, q.clone())]
+        if kind == "segments":
+            y = norm_pool(leaves[0], index, p=leaves[1], q=leaves[2], eps=eps)
+        else:
+            y = norm_pool_neighbors(leaves[0], edges, p=leaves[1], q=leaves[2], edge_weight=weight, eps=eps)
+        (y * torch.linspace(0.5, 1.5, y.size(0))[:, None]).sum().backward()
+        found.append([y.detach(), *(leaf.grad for leaf in leaves)])
+    for name, a, b in zip(("y", "dx", "dp", "dq"), *found, strict=True):
+        assert torch.equal(a[..., :at], b[..., :at]), name
+    assert not torch.equal(found[0][0][:, at], found[1][0][:, at])
 
 
 @pytest.mark.parametrize("way", ["in", "out"])

@@ -446,3 +446,22 @@ def test_setting_errors(options, match):
 def test_setting_goes_through_json():
     setting = Setting(lr=1e-2, lr_p=3e-2, optimizer="adam", betas=(0.5, 0.999))
     assert Setting(**json.loads(json.dumps(setting.to_dict()))) == setting
+
+
+@pytest.mark.parametrize("kind", ["gnp", "batch_norm", "gcn"])
+@pytest.mark.parametrize("lr", [1e30, 1e4])
+def test_a_run_that_diverges_changes_no_bit_of_the_others(kind, lr):
+    settings = [RATES, Setting(lr=1e-2, lr_p=1e-1, optimizer="adam")]
+    found = {}
+    for name, rate in (("wild", lr), ("tame", 1e-3)):
+        third = Setting(lr=rate, lr_p=rate, lr_q=rate)
+        found[name] = fit(lambda: Net(kind), [*settings, third], seeds=3, epochs=6, unit=9)
+    wild, tame = found["wild"], found["tame"]
+    assert lr < 1e30 or all(run.failed for run in wild.runs[6:])
+    assert not any(run.failed for run in tame.runs)
+    for run in range(6):
+        assert wild.runs[run] == tame.runs[run]
+        left, right = wild.state_dict(run), tame.state_dict(run)
+        assert all(torch.equal(left[name], right[name]) for name in left)
+    for name in ("train", "loss", *tame.watched):
+        assert torch.equal(wild.curve(name)[:, :6], tame.curve(name)[:, :6]), name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -65,6 +66,8 @@ app.add_typer(influence.app)
 
 def main() -> None:
     """Run the program with the arguments of the process."""
+    # PyTorch Geometric uses it when imported, and newer versions of torch complain: nothing that a user could mend.
+    warnings.filterwarnings("ignore", message=".*torch.jit.script", category=FutureWarning)
     try:
         try:
             app(prog_name="gnpool")

@@ -16,6 +16,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells count
 # What the library raises for a user's mistake, with a message for the user. Anything else is a bug and keeps its
 # traceback. For bad usage that typer cannot see (status 2) a command raises `typer.BadParameter`.
 MISTAKES = (ValueError, OSError, ImportError)
+MORE_MISTAKES = {"gnpool.store.errors": ["StoreError"], "gnpool.engine.cluster": ["LostError", "UnitError"]}
 
 
 @contextmanager
@@ -40,8 +41,12 @@ def reporting() -> Iterator[None]:
 
 def is_mistake(error: Exception) -> bool:
     """Whether the message of an error is meant for the user."""
-    store = sys.modules.get("gnpool.store.errors")  # not imported here: the store brings torch along
-    return isinstance(error, MISTAKES if store is None else (*MISTAKES, store.StoreError))
+    found = [  # not imported here: they bring torch along
+        getattr(sys.modules[module], name)
+        for module, names in MORE_MISTAKES.items()
+        for name in (names if module in sys.modules else ())
+    ]
+    return isinstance(error, (*MISTAKES, *found))
 
 
 def describe(error: Exception) -> str:

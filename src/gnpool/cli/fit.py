@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from gnpool.cli.inputs import bad_input, progress
+from gnpool.cli.inputs import Address, EngineName, bad_input, before_writing, progress
 from gnpool.cli.output import say, show_json, show_table
 
 EPILOG = "Example: gnpool fit my-graphs --out my-fit"
@@ -45,16 +45,24 @@ def fit(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Another number, another split and other networks.")] = 0,
     device: Annotated[DeviceName, typer.Option(help="Where to train; auto is a GPU if there is one.")] = "auto",
+    engine: EngineName = "local",
+    address: Address = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder that keeps what is trained, so that it can be interrupted.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what fit.json holds.")] = False,
 ) -> None:
     """Find the pooling that your own data wants, and a model that keeps working on larger graphs.
 
     Trains GNP beside the fixed poolings on the smaller graphs, names what was learned, replaces it by the exact pooling
-    where validation agrees, and tests on the largest graphs. Nothing is written before all is done.
+    where validation agrees, and tests on the largest graphs. Nothing is written before all is done, except to --cache.
     """
-    with bad_input():
+    with bad_input(), before_writing(out):
         _check_out(out)
+        if engine == "local":
+            device = choose_device(device)
         from gnpool.data import read_graphs
+        from gnpool.engine import open_engine
         from gnpool.fit import Options, answer, run_study
         from gnpool.fit.result import write_result
 
@@ -63,8 +71,11 @@ def fit(
             table = read_graphs(
                 data, target, y=y, directed=directed, categorical=categorical or (), ignore=ignore or ()
             )
-            study = run_study(table, Options(task, split, epochs, seeds, seed, choose_device(device)), show)
+            with open_engine(engine, address, device=device) as where:
+                options = Options(task, split, epochs, seeds, seed, where.device.type)
+                study = run_study(table, options, show, engine=where, checkpoint=cache)
         found = answer(study)
+    with bad_input():
         result = write_result(out, study, found)
     if json:
         show_json(result)
@@ -72,11 +83,14 @@ def fit(
         _show(result, study, out)
 
 
-def choose_device(name: str) -> str:
+def choose_device(name: DeviceName) -> DeviceName:
     """``auto`` is a GPU if there is one."""
     import torch
 
-    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise typer.BadParameter("torch finds no GPU here; use cpu", param_hint="'--device'")
+    return ("cuda" if there else "cpu") if name == "auto" else name
 
 
 def _check_out(out: Path) -> None:

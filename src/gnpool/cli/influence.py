@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from gnpool.cli.inputs import Address, EngineName
 from gnpool.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def simulate(
     seed: Seed = 0,
     duplicates: Duplicates = "error",
     device: DeviceName = "auto",
+    engine: EngineName = "local",
+    address: Address = None,
     out: Annotated[Path | None, typer.Option(help="CSV for the probability of every node to become active.")] = None,
     json: Json = False,
 ) -> None:
@@ -56,15 +59,24 @@ def simulate(
     the edge. The graph is a list of lines 'source target probability'; empty lines and lines that begin with #, % or //
     are left out, and so are edges from a node to itself. A first line 'nodes edges' says that nodes are numbers from 0.
     """
+    from gnpool.engine import open_engine
     from gnpool.influence import simulate as run
 
     edges, network = read_graph(graph, duplicates)
     chosen = read_seeds(seeds, edges)
-    began = time.monotonic()
-    with _bar("cascades") as progress:
+    with _bar("cascades") as progress, open_engine(engine, address, device=device) as where:
+        began = time.monotonic()
         found = run(
-            network, [chosen], runs, seed=seed, record=out is not None, device=_device(device), progress=progress
+            network,
+            [chosen],
+            runs,
+            seed=seed,
+            record=out is not None,
+            device=where.device,
+            progress=progress,
+            engine=where,
         )
+        seconds = time.monotonic() - began
     mean, error = float(found.influence[0]), float(found.standard_error[0])
     if out is not None:
         _write(out, "node,probability", zip(_names(edges), found.probability[0].tolist(), strict=True))
@@ -72,7 +84,7 @@ def simulate(
         result = {**_about(edges, network), "seeds": len(chosen), "runs": runs, "influence": mean}
         show_json({**result, "standard_error": None if error != error else error})
         return
-    say(f"{_describe(edges, network)}; {len(chosen)} seeds, {runs:,} cascades in {time.monotonic() - began:.2f} s")
+    say(f"{_describe(edges, network)}; {len(chosen)} seeds, {runs:,} cascades in {seconds:.2f} s")
     say(f"influence {mean:.2f}, standard error {error:.2f}")
     if out is not None:
         say(f"wrote {out}")
@@ -94,6 +106,8 @@ def maximize(
     seed: Seed = 0,
     duplicates: Duplicates = "error",
     device: DeviceName = "auto",
+    engine: EngineName = "local",
+    address: Address = None,
     out: Annotated[Path | None, typer.Option(help="File for the seeds, a name in each line, best first.")] = None,
     json: Json = False,
 ) -> None:
@@ -102,17 +116,17 @@ def maximize(
     Greedily, one after another, without looking at all nodes each time (CELF); where the probabilities are small an
     upper bound of the influence spares most of the first look, too (UBLF). A model estimates many candidates at once.
     """
+    from gnpool.engine import open_engine
     from gnpool.influence import simulate as run
 
     if model is not None and method is not None:
         raise typer.BadParameter("give --model or --method, not both", param_hint="'--model'")
     edges, network = read_graph(graph, duplicates)
-    place = _device(device)
-    began = time.monotonic()
-    with _bar("seeds") as progress:
-        found = _choose(network, k, model, method or "celf-mc", sample, seed, place, progress)
-    seconds = time.monotonic() - began
-    spread = run(network, [found.seeds], runs, seed=seed + 1, device=place)
+    with _bar("seeds") as progress, open_engine(engine, address, device=device) as where:
+        began = time.monotonic()
+        found = _choose(network, k, model, method or "celf-mc", sample, seed, where.here, progress)
+        seconds = time.monotonic() - began
+        spread = run(network, [found.seeds], runs, seed=seed + 1, device=where.device, engine=where)
     mean, error = float(spread.influence[0]), float(spread.standard_error[0])
     names = [edges.name(node) for node in found.seeds]
     if out is not None:
@@ -152,6 +166,8 @@ def train(
     seed: Seed = 0,
     duplicates: Duplicates = "error",
     device: DeviceName = "auto",
+    engine: EngineName = "local",
+    address: Address = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder that keeps simulations and state, so that it can be interrupted.")
     ] = None,
@@ -162,19 +178,28 @@ def train(
     It simulates cascades from random seed sets on each graph, and learns to predict a step from the steps before. The
     epoch, and how often the model is applied, are chosen by the error of the influence on sets kept apart.
     """
+    from gnpool.engine import open_engine
     from gnpool.influence import Part, fit_monstor, make_labels, save_monstor
 
     if not out.parent.is_dir():
         raise typer.BadParameter(f"the folder of {out} does not exist", param_hint="'--out'")
-    place = _device(device)
     parts = []
-    for path in graphs:
-        _, network = read_graph(path, duplicates)
-        with _bar(f"simulating {path.name}") as progress:
-            labels = make_labels(
-                network, sets=sets, runs=simulations, seed=seed, device=place, folder=cache, progress=progress
-            )
-        parts.append(Part.split(str(path), "all", network, labels))
+    with open_engine(engine, address, device=device) as where:
+        place = where.here
+        for path in graphs:
+            _, network = read_graph(path, duplicates)
+            with _bar(f"simulating {path.name}") as progress:
+                labels = make_labels(
+                    network,
+                    sets=sets,
+                    runs=simulations,
+                    seed=seed,
+                    device=where.device,
+                    folder=cache,
+                    progress=progress,
+                    engine=where,
+                )
+            parts.append(Part.split(str(path), "all", network, labels))
     with _bar("epochs") as progress:
         found = fit_monstor(
             parts,
@@ -269,15 +294,6 @@ def _choose(
         gains = ModelGains(saved.model, network, saved.stacked, device)
     bound = influence_bound(network)
     return lazy_greedy(gains, network.nodes, k, bound=bound, first_batch=100, progress=progress)
-
-
-def _device(name: str) -> Any:
-    import torch
-
-    from gnpool.lab import choose_device
-
-    device: torch.device = choose_device(name)
-    return device
 
 
 def _names(edges: EdgeList) -> list[str]:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
-from gnpool.cli.errors import describe
+from gnpool.cli.errors import INTERRUPTED, describe
 
 BAD_INPUT = 2
+PLACES = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 SECONDS = 20.0  # between lines of progress where nobody watches
+EngineName = Annotated[Literal["local", "ray"], typer.Option(help="Who does the work: this machine, or a Ray cluster.")]
+Address = Annotated[
+    str | None, typer.Option(help="Of a running Ray cluster.  [default: one is started on this machine]")
+]
 
 
 @contextmanager
@@ -23,9 +32,22 @@ def bad_input() -> Iterator[None]:
 
     try:
         yield
-    except (DataError, SavedModelError, FileExistsError, FileNotFoundError, IsADirectoryError) as error:
-        typer.echo(f"Error: {describe(error)}", err=True)
+    except (DataError, SavedModelError, *PLACES) as error:
+        if os.environ.get("GNPOOL_TRACEBACK") == "1":
+            traceback.print_exc()
+        else:
+            typer.echo(f"Error: {describe(error)}", err=True)
         raise typer.Exit(BAD_INPUT) from None
+
+
+@contextmanager
+def before_writing(place: Path) -> Iterator[None]:
+    """An interruption inside the block says that nothing was written."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"Interrupted; nothing was written to {place}.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager

@@ -30,6 +30,7 @@ def predict(
 ) -> None:
     """Predict with a saved model: a line of CSV for each graph or node."""
     with bad_input():
+        device = choose_device(device)
         from gnpool.data import read_graphs
         from gnpool.fit import load_predictor
         from gnpool.fit.predict import as_csv, prediction_rows, write_file
@@ -45,7 +46,7 @@ def predict(
             categorical=categorical or (),
             ignore=ignore or (),
         )
-        outputs, notes = predictor.outputs(table, choose_device(device))
+        outputs, notes = predictor.outputs(table, device)
         head, rows = prediction_rows(predictor, table, outputs)
         if out is not None:
             write_file(out, as_csv(head, rows).encode())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gnpool.cli.inputs import bad_input
 from gnpool.cli.output import say, show_json
 from gnpool.cli.reproduce import PresetName
 
@@ -21,7 +22,10 @@ def read(
     model: Annotated[
         Path,
         typer.Argument(
-            metavar="MODEL", exists=True, file_okay=False, help="A saved model, or a folder of 'gnpool reproduce'."
+            metavar="MODEL",
+            exists=True,
+            file_okay=False,
+            help="A saved model, or a folder of 'gnpool fit' or 'gnpool reproduce'.",
         ),
     ],
     table: Annotated[str | None, typer.Option(help="In a folder of results: the table of the model.")] = None,
@@ -40,6 +44,9 @@ def read(
     the plane of p and q; or a folder that 'gnpool reproduce' wrote, where --table and --row name the model. Then the
     comparison is made on its validation data, value by value, and a figure shows the way taken in training.
     """
+    learned = model / "learned"  # in a folder of 'gnpool fit'
+    if (model / "fit.json").exists() and learned.is_dir():
+        model = learned
     saved = (model / "model.json").exists()
     if saved and table is not None:
         raise typer.BadParameter("a saved model stands in no table", param_hint="'--table'")
@@ -56,7 +63,8 @@ def read(
         from gnpool.models import load_model
         from gnpool.nn import GNPAggregation
 
-        network = load_model(model)
+        with bad_input():
+            network = load_model(model)
         if not any(isinstance(module, GNPAggregation) for module in network.modules()):
             if figure is not None:
                 raise typer.BadParameter(

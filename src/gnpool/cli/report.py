@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gnpool.cli.errors import FAILED
 from gnpool.cli.output import say, show_json
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def report(
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The page to write.  [default: DIR/report.html]")
+        Path | None,
+        typer.Option("--output", "-o", dir_okay=False, help="The page to write.  [default: DIR/report.html]"),
     ] = None,
     table: Annotated[
         list[str] | None, typer.Option("--table", "-t", help="Show this table only; may be given several times.")
@@ -42,15 +44,37 @@ def report(
             "--refresh", help="Compute all tables anew from the stored scores, even if results.json is there."
         ),
     ] = False,
+    fill: Annotated[
+        list[Path] | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="Write the record anew into the marked blocks of this Markdown file."
+        ),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="With --fill: change nothing, and fail if a file is out of step.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print answer, verdicts and intervals for machines.")] = False,
 ) -> None:
     """Turn results into one page that opens anywhere: the answer, charts, tables beside the paper's, what was run.
 
     The page needs no network and no server. A folder that holds raw scores but no results.json, since its tables
-    are not finished, is shown as far as it is.
+    are not finished, is shown as far as it is. Of a folder that holds one such folder, that one is meant.
+
+    With --fill, files are kept in step with the scores: each block between the lines '<!-- gnpool:NAME -->' and
+    '<!-- gnpool:end -->' is written anew. NAME is headline, counts, verdicts, differing, cells, origin, cost or spread.
     """
     if markdown and (json or output is not None):
         raise typer.BadParameter("it prints Markdown and nothing else", param_hint="'--markdown'")
+    if output is not None and output.exists() and not output.is_file():  # a device: writing a page would replace it
+        raise typer.BadParameter(f"'{output}' is no ordinary file", param_hint="'--output'")
+    if check and not fill:
+        raise typer.BadParameter("it needs a file to look at", param_hint="'--check'")
+    folder = _study_folder(folder)
+    if fill:
+        if markdown or table or output is not None:
+            raise typer.BadParameter("it fills files and nothing else", param_hint="'--fill'")
+        fill_files(folder, fill, check=check, json=json)
+        return
     from gnpool.report import answer_of, page, read_study
     from gnpool.report import markdown as as_markdown
     from gnpool.store.files import write
@@ -74,6 +98,39 @@ def report(
         return
     say(f"{answer_of(study)}.")
     say(f"wrote {path} ({len(content) / 1e6:.1f} MB)")
+
+
+def fill_files(folder: Path, files: list[Path], *, check: bool, json: bool) -> None:
+    """Write the blocks of Markdown files anew, or see whether that would change them."""
+    from gnpool.lab.record import record
+    from gnpool.report.blocks import fill
+    from gnpool.report.record import record_blocks
+    from gnpool.store.files import write
+
+    if not (folder / "units").is_dir():
+        raise typer.BadParameter(f"{folder} holds no raw scores", param_hint="'DIR'")
+    blocks = record_blocks(record(folder))
+    old = {path: path.read_text(encoding="utf-8") for path in files}
+    new = {path: fill(text, blocks, str(path)) for path, text in old.items()}  # all of them, before any is written
+    stale = [path for path in files if new[path] != old[path]]
+    if not check:
+        for path in stale:
+            write(path, new[path].encode())
+    if json:
+        show_json({"stale" if check else "written": [str(path) for path in stale]})
+    else:
+        for path in files:
+            words = ("is out of step" if check else "written anew") if path in stale else "is in step"
+            say(f"{path} {words}")
+    if check and stale:
+        raise typer.Exit(FAILED)
+
+
+def _study_folder(folder: Path) -> Path:
+    """The folder itself, or the only one in it that has results."""
+    marks = ("units", "results.json", "fit.json")
+    inner = [one for one in sorted(folder.iterdir()) if one.is_dir() and any((one / mark).exists() for mark in marks)]
+    return inner[0] if len(inner) == 1 and not any((folder / mark).exists() for mark in marks) else folder
 
 
 def _chosen(study: Study, names: list[str]) -> list[dict[str, Any]]:

@@ -55,6 +55,9 @@ def reproduce(
     address: Annotated[
         str | None, typer.Option(help="Of a running Ray cluster.  [default: one is started on this machine]")
     ] = None,
+    data_seed: Annotated[
+        int, typer.Option(min=0, help="Of generated graphs and sets: another number, other data of the same kind.")
+    ] = 0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what it would take here, in time and memory, and write nothing.")
     ] = False,
@@ -77,7 +80,7 @@ def reproduce(
     names = choose(tables)
     folder = default_folder(preset) if out is None else out
     if dry_run:
-        show_plan(names, folder, preset, device, jobs, json=json)
+        show_plan(names, folder, preset, device, jobs, data_seed, json=json)
         return
     pictures = _painters(names)
     try:
@@ -94,6 +97,7 @@ def reproduce(
             train=train,
             engine=engine,
             address=address,
+            data_seed=data_seed,
         )
     except RuntimeError as error:
         if type(error).__name__ != "FailedStudiesError":
@@ -113,11 +117,13 @@ def reproduce(
         say(f"wrote {path}")
 
 
-def show_plan(names: Sequence[str], folder: Path, preset: str, device: str, jobs: int | None, *, json: bool) -> None:
+def show_plan(
+    names: Sequence[str], folder: Path, preset: str, device: str, jobs: int | None, data_seed: int, *, json: bool
+) -> None:
     """Print what a run would take on this machine; an error if it does not fit."""
     from gnpool.lab.plan import plan
 
-    found = plan(names, folder, preset=preset, device=device, jobs=jobs)
+    found = plan(names, folder, preset=preset, device=device, jobs=jobs, data_seed=data_seed)
     if json:
         show_json(found.to_dict())
     else:

@@ -56,7 +56,8 @@ def answer(study: Study) -> Answer:
     fixed = [entry for entry in entries if entry.label not in (GNP, CRYSTAL)]
     best = min(fixed, key=lambda entry: entry.loss) if fixed else None
     verdict = "helps" if best is None else _verdict(family, best, study)
-    sentences = [_named(study, chosen, confidence), _errors(study, chosen), _help(study, family, best, verdict)]
+    helps = _help(study, family, best, verdict, chosen.label in (GNP, CRYSTAL))
+    sentences = [_named(study, chosen, confidence), _errors(study, chosen), helps]
     constant = "the mean" if study.problem.task == "regression" else "the most frequent class"
     plain = float(study.baseline["larger"].mean())
     if chosen.errors["larger"].mean() >= plain:
@@ -135,7 +136,7 @@ def _errors(study: Study, entry: Entry) -> str:
     return f"{inside}; of {sizes['larger']}: {shown['larger']}."
 
 
-def _help(study: Study, family: Entry, best: Entry | None, verdict: str) -> str:
+def _help(study: Study, family: Entry, best: Entry | None, verdict: str, chosen: bool) -> str:
     if best is None:
         return ""
     where = "the larger graphs" if study.split.by == "size" else "test graphs"
@@ -148,6 +149,8 @@ def _help(study: Study, family: Entry, best: Entry | None, verdict: str) -> str:
         return f"GNP helps: {numbers}."
     if verdict == "hurts":
         return f"GNP does not help here, it is worse than a fixed pooling: {numbers}."
+    if chosen:
+        return f"In the test the best fixed pooling is as good, as far as chance lets one see: {numbers}."
     return f"GNP is not needed here, a fixed pooling is as good: {numbers}."
 
 
@@ -156,7 +159,7 @@ def show_error(study: Study, entry: Entry, part: str) -> str:
     return percent(summary_of(study, entry, part)["error"])
 
 
-def summary_of(study: Study, entry: Entry, part: str) -> dict[str, float]:
+def summary_of(study: Study, entry: Entry, part: str) -> dict[str, float | None]:
     """The errors of a competitor on a part of the graphs."""
     return study.problem.summary(entry.errors[part], study.targets[part])
 
@@ -168,8 +171,8 @@ def size_range(study: Study, part: str) -> str:
 
 
 def percent(error: Any) -> str:
-    """A part of 1 as percent."""
+    """A part of 1 as percent; None is one that is not defined."""
+    if error is None:
+        return "undefined"
     value = 100 * float(error)
-    if not math.isfinite(value):
-        return "infinite"
     return f"{value:.2g} %" if value < 0.1 else f"{value:,.1f} %"

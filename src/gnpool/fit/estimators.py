@@ -116,20 +116,56 @@ class GNPRegressor(_Estimator):
         seeds (int, optional): Networks of each kind. (default: 3, or 1 for much data)
         seed (int, optional): Of the split, and the first of the networks. (default: ``0``)
         device (str, optional): Where to train. (default: ``"cpu"``)
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool import GNPRegressor
+        >>> _ = torch.manual_seed(0)
+        >>> sets = [Data(x=torch.rand(n, 1)) for n in range(3, 13) for _ in range(10)]
+        >>> model = GNPRegressor(epochs=20, seeds=1).fit(sets, y=[float(one.x.sum()) for one in sets])
+        >>> model.answer.poolings
+        ('sum',)
+        >>> round(float(model.predict([Data(x=torch.ones(1000, 1))])[0]), -1)  # a thousand ones
+        1000.0
     """
 
     _task = "regression"
 
     def score(self, graphs: Graphs, y: Any = None) -> float:
-        """R^2 of the predictions."""
+        """R^2 of the predictions; NaN if all targets are the same."""
         table, truth = self._truth(graphs, y)
         targets = self._fitted().problem.true_values(truth)
-        errors = np.asarray(self.predict(table), dtype=np.float64) - targets
-        return 1 - float(np.square(errors).sum() / np.square(targets - targets.mean()).sum())
+        errors = np.abs(np.asarray(self.predict(table), dtype=np.float64) - targets)
+        r2 = self._fitted().problem.summary(errors, targets)["r2"]
+        return float("nan") if r2 is None else r2
 
 
 class GNPClassifier(_Estimator):
-    r"""Predicts a class for each graph, set or node, and finds the pooling that does it; as :class:`GNPRegressor`."""
+    r"""Predicts a class for each graph, set or node, and finds the pooling that does it.
+
+    All that :class:`GNPRegressor` says holds here. Classes may be words or numbers; ``classes`` lists them, and
+    :meth:`predict_proba` gives a probability for each.
+
+    Args:
+        level (str, optional): Whether targets belong to ``"graph"`` or ``"node"``. (default: ``"graph"``)
+        split (str, optional): ``"size"`` tests on the largest graphs, ``"random"`` on any. (default: ``"size"``)
+        epochs (int, optional): Of each training. (default: chosen from the number of graphs)
+        seeds (int, optional): Networks of each kind. (default: 3, or 1 for much data)
+        seed (int, optional): Of the split, and the first of the networks. (default: ``0``)
+        device (str, optional): Where to train. (default: ``"cpu"``)
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool import GNPClassifier
+        >>> _ = torch.manual_seed(0)
+        >>> sets = [Data(x=torch.rand(n, 1)) for n in range(3, 13) for _ in range(5)]
+        >>> model = GNPClassifier(epochs=3, seeds=1)
+        >>> model = model.fit(sets, y=["few" if len(one.x) < 6 else "many" for one in sets])
+        >>> model.classes, model.predict_proba(sets).shape
+        (('few', 'many'), (50, 2))
+    """
 
     _task = "classification"
 

@@ -5,23 +5,28 @@ from __future__ import annotations
 import copy
 import functools
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from gnpool.data import DataError, GraphTable
 from gnpool.data.table import Floats
+from gnpool.engine import Engine, side_by_side
 from gnpool.fit.batches import FlatBatches
+from gnpool.fit.curves import training_curves
 from gnpool.fit.networks import GNP, Frame, build, fixed_poolings, frames, network_spec, slots
 from gnpool.fit.preprocess import Preprocessing
 from gnpool.fit.problem import Problem, recognise
 from gnpool.fit.split import Split, make_split
 from gnpool.insight import Crystal, crystallize
 from gnpool.training import Fit, Setting, evaluate_items, fit_many
+from gnpool.training.checkpoint import fingerprint_of
 
 CRYSTAL = "GNP*"
 STEPS = 1500  # of training, where the user does not say how many epochs
@@ -40,6 +45,7 @@ MARGIN = 0.2  # a simpler frame may have a validation loss larger by this part
 LARGE_BATCH = 8192  # nodes; below, the time goes into Python, where a second thread would only wait
 EVALUATION_NODES = 200_000  # in a batch of an evaluation, about
 OnProgress = Callable[[str, float], None]  # what is being done, and how much of everything is done
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,7 @@ class Entry:
     validation: Floats  # losses
     errors: dict[str, Floats]  # of "inside" and "larger"
     runs: list[dict[str, Any]]
+    curves: dict[str, Any] | None = None  # of the training, see `training_curves`
     finished: bool = True  # False: dropped after a first look
 
     @property
@@ -110,8 +117,19 @@ class Study:
         return means
 
 
-def run_study(table: GraphTable, options: Options, on_progress: OnProgress = lambda text, done: None) -> Study:
-    """Fit everything to a table of graphs with targets."""
+def run_study(
+    table: GraphTable,
+    options: Options,
+    on_progress: OnProgress = lambda text, done: None,
+    *,
+    engine: Engine | None = None,
+    checkpoint: Path | None = None,
+) -> Study:
+    """Fit everything to a table of graphs with targets.
+
+    ``engine`` trains the networks, side by side if it is a cluster; with ``checkpoint``, a folder, a study that was
+    interrupted goes on from what is found there.
+    """
     began = time.monotonic()
     if table.y is None:
         raise DataError("the data has no targets to learn from")
@@ -141,7 +159,8 @@ def run_study(table: GraphTable, options: Options, on_progress: OnProgress = lam
         for name, part in tables.items()
     }
     epochs = options.epochs or min(max(math.ceil(STEPS / len(data["train"])), EPOCHS[0]), EPOCHS[1])
-    worker = _Worker(problem, preprocessing.width, data, options, epochs, few, on_progress)
+    engine = engine or Engine(options.device)
+    worker = _Worker(problem, preprocessing.width, data, options, epochs, few, on_progress, engine, checkpoint)
     frame, tried = worker.choose_frame()
     entries = worker.compare(frame)
     crystal = worker.crystallise(entries)
@@ -176,9 +195,12 @@ class _Worker:
         epochs: int,
         few: bool,
         on_progress: OnProgress,
+        engine: Engine,
+        checkpoint: Path | None,
     ) -> None:
         self.problem, self.width, self.data, self.options = problem, width, data, options
         self.epochs, self.on_progress = epochs, on_progress
+        self.engine, self.checkpoint = engine, checkpoint
         self.settings = SETTINGS[:1] if few else SETTINGS
         self.seeds = range(options.seed, options.seed + (options.seeds or (1 if few else SEEDS)))
         self.frames = frames(problem)
@@ -191,7 +213,9 @@ class _Worker:
         looks = len(self.frames) * len(self.scouts) * (len(self.frames) > 1) + len(self.fixed)
         full = epochs * (1 + min(FINALISTS, len(self.fixed)))
         self.crystal_work = 0.3 * full  # by experience
-        self.total, self.done = looks * self.short + 1.3 * full, 0.0
+        self.total = looks * self.short + 1.3 * full
+        self.done: dict[int, float] = {}  # epochs, by training
+        self.lock = threading.Lock()
 
     def look(self, frame: Frame, poolings: tuple[str, ...] | None, text: str) -> tuple[Fit, dict[str, Any]]:
         """A short training of one network."""
@@ -216,12 +240,19 @@ class _Worker:
         on_cpu = torch.device(self.options.device).type == "cpu"
         nodes = train.batch_size * float(train.nodes.double().mean())
         units = 2 if on_cpu and runs > 1 and nodes > LARGE_BATCH else 1
-        began = self.done
+        with self.lock:
+            mine = len(self.done)
+            self.done[mine] = 0.0
+        seen: dict[int, int] = {}
 
         def progress(event: Any) -> None:
-            self.done += 1 / units
-            self.on_progress(text, min(1.0, self.done / self.total))
+            with self.lock:
+                seen[event.unit] = event.epoch
+                self.done[mine] = sum(seen.values()) / units
+                self.on_progress(text, min(1.0, sum(self.done.values()) / self.total))
 
+        plan = {"spec": spec, "settings": [s.to_dict() for s in settings], "seeds": list(seeds), "graphs": train.count}
+        name = fingerprint_of({**plan, "epochs": epochs, "problem": repr(self.problem)})
         found = fit_many(
             functools.partial(build, spec),
             train,
@@ -231,24 +262,42 @@ class _Worker:
             epochs=epochs,
             validation=self.data["validation"],
             schedule=functools.partial(falling, epochs),
-            device=self.options.device,
+            device=self.engine.device,
             unit=math.ceil(runs / units),
             vectorize=False if on_cpu and runs == 1 else None,
+            checkpoint=None if self.checkpoint is None else self.checkpoint / name,
             progress=progress,
+            engine=self.engine,
         )
-        self.done = began + epochs
+        self.done[mine] = epochs
         return found
+
+    def _all(self, trainings: Sequence[Callable[[], R]]) -> list[R]:
+        """Trainings, one after another here, side by side on a cluster."""
+        jobs, found = self.engine.jobs(1), dict[int, R]()
+        if jobs == 1:
+            return [train() for train in trainings]
+
+        def train(number: int) -> bool:
+            found[number] = trainings[number]()
+            return True
+
+        for error in side_by_side(train, range(len(trainings)), jobs, self.engine.stop).values():
+            raise error
+        return [found[number] for number in range(len(trainings))]
 
     def choose_frame(self) -> tuple[Frame, list[dict[str, Any]]]:
         """The simplest frame that is as good as the best, with GNP and some fixed poolings in it."""
         if len(self.frames) == 1:
             return self.frames[0], []
         tried, losses = [], []
+        scouts = {(frame, poolings): _label(poolings) for frame in self.frames for poolings in self.scouts}
+        looks = self._all(
+            [functools.partial(self.look, *scout, f"choosing the network: {label}") for scout, label in scouts.items()]
+        )
+        loss_of = {scout: _loss_of(fit) for scout, (fit, _) in zip(scouts, looks, strict=True)}
         for frame in self.frames:
-            found = {}
-            for poolings in self.scouts:
-                label = _label(poolings)
-                found[label] = _loss_of(self.look(frame, poolings, f"choosing the network: {label}")[0])
+            found = {_label(poolings): loss_of[frame, poolings] for poolings in self.scouts}
             losses.append(min(found.values()))
             shown = {label: _finite(loss) for label, loss in found.items()}
             tried.append({"frame": frame.describe(), "options": dict(frame.options), "validation_loss": shown})
@@ -260,18 +309,21 @@ class _Worker:
 
     def compare(self, frame: Frame) -> list[Entry]:
         """GNP and the fixed poolings in one frame: all get a first look, the best are trained to the end."""
-        looks = {poolings: self.look(frame, poolings, f"first look: {_label(poolings)}") for poolings in self.fixed}
+        first = [functools.partial(self.look, frame, one, f"first look: {_label(one)}") for one in self.fixed]
+        looks = dict(zip(self.fixed, self._all(first), strict=True))
         order = sorted(looks, key=lambda poolings: _loss_of(looks[poolings][0]))
         finalists = set(order[:FINALISTS])
         entries = []
         every: list[tuple[str, ...] | None] = [None, *self.fixed]
+        chosen = [poolings for poolings in every if poolings is None or poolings in finalists]
+        whole = [functools.partial(self.train, frame, one, f"training: {_label(one)}") for one in chosen]
+        trained = dict(zip(chosen, self._all(whole), strict=True))
         for poolings in every:
-            finished = poolings is None or poolings in finalists
-            label = _label(poolings)
-            fit, spec = self.train(frame, poolings, f"training: {label}") if finished else looks[poolings or ()]
+            finished, label = poolings in trained, _label(poolings)
+            fit, spec = trained[poolings] if finished else looks[poolings or ()]
             if math.isfinite(_loss_of(fit)):
                 entry = self._entry(label, poolings, fit.model(fit.best()), spec, self._runs(fit))
-                entry.finished = finished
+                entry.finished, entry.curves = finished, training_curves(fit) if finished else None
                 entries.append(entry)
         if not entries or entries[0].label != GNP:
             raise DataError("the training of GNP diverged; are the features or targets of sensible size?")
@@ -285,7 +337,7 @@ class _Worker:
         spec: dict[str, Any],
         runs: list[dict[str, Any]],
     ) -> Entry:
-        device = self.options.device
+        device = self.engine.here
         validation = evaluate_items(model, self.data["validation"], self.problem.loss, device=device).numpy()
         errors = {
             part: evaluate_items(model, self.data[part], self.problem.error, device=device).numpy()
@@ -309,7 +361,7 @@ class _Worker:
 
     def crystallise(self, entries: list[Entry]) -> Crystal:
         """Replace what GNP learned by exact poolings, and add the outcome to the entries."""
-        began = self.done
+        began = sum(self.done.values())
 
         def progress(number: int, total: int, text: str) -> None:
             self.on_progress(
@@ -322,7 +374,7 @@ class _Worker:
             self.data["validation"],
             self.problem.loss,
             epochs=min(self.epochs, 60),
-            device=self.options.device,
+            device=self.engine.here,
             progress=progress,
         )
         chosen = crystal.choice

@@ -21,6 +21,7 @@ from gnpool.fit.batches import FlatBatches
 from gnpool.fit.pipeline import evaluation_size
 from gnpool.fit.preprocess import Preprocessing
 from gnpool.fit.problem import Problem
+from gnpool.models.folder import naming
 from gnpool.models.saved import SavedModelError, load_saved
 from gnpool.training.program import by_name
 
@@ -114,12 +115,13 @@ def write_file(path: Path, data: bytes) -> None:
         raise IsADirectoryError(21, "it is a folder", str(path))
     if not path.parent.is_dir():
         raise FileNotFoundError(2, "there is no such folder", str(path.parent))
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with naming(path):
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise

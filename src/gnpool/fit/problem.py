@@ -18,6 +18,7 @@ from gnpool.data.table import Floats
 TASKS = ("regression", "classification")
 MOST_CLASSES = 20  # that whole numbers are taken for
 ITEMS_PER_CLASS = 5
+FAR = 1e100  # a target this many times those in training is a mistake, and its square not a number any more
 
 
 @dataclass(frozen=True)
@@ -73,19 +74,24 @@ class Problem:
             return (prediction.view_as(batch.y) - batch.y).abs() * self.scale
         return (prediction.argmax(-1) != batch.y).double()
 
-    def summary(self, errors: Floats, targets: Floats) -> dict[str, float]:
+    def summary(self, errors: Floats, targets: Floats) -> dict[str, float | None]:
         """Errors of several items: of a regression relative to the targets (sum of errors over sum of absolute
-        targets), mean absolute and R^2; of a classification the share of wrong ones.
+        targets), mean absolute and R^2; of a classification the share of wrong ones. What is not defined, such as an
+        error relative to targets that are all 0, is None.
         """
-        mean = float(errors.mean())
         if self.task == "classification":
-            return {"error": mean}
-        total = float(np.abs(targets).mean())
+            return {"error": float(errors.mean())}
+        if not np.isfinite(errors).all():
+            return {"error": None, "absolute": None, "r2": None}
+        largest = max(float(errors.max()), float(np.abs(targets).max())) or 1.0  # squares of huge numbers overflow
+        errors, targets = errors / largest, targets / largest
+        mean, total = float(errors.mean()), float(np.abs(targets).mean())
         spread = float(np.square(targets - targets.mean()).mean())
-        found = {"error": mean / total if total > 0 else math.inf, "absolute": mean}
-        if spread > 0:
-            found["r2"] = 1 - float(np.square(errors).mean()) / spread
-        return found
+        return {
+            "error": mean / total if total > 0 else None,
+            "absolute": mean * largest,
+            "r2": 1 - float(np.square(errors).mean()) / spread if spread > 0 else None,
+        }
 
     def true_values(self, table: GraphTable) -> Floats:
         """The targets in their own units, or the positions of the classes, as numbers."""
@@ -126,14 +132,19 @@ def recognise(table: GraphTable, train: GraphTable, task: str | None = None) -> 
             values = _numbers(train.y)
             largest = float(np.abs(values).max()) or 1.0  # squares of huge numbers would overflow
             scale = largest * (math.sqrt(float(np.mean(np.square(values / largest)))) or 1.0)
+            if len(kept) == 1:
+                raise DataError(f"all targets are {kept[0]:g}: there is nothing to learn", column=column.name)
+            if max(-kept[0], kept[-1]) > FAR * scale:
+                far = max(kept[0], kept[-1], key=abs)
+                raise DataError(f"a target is {far:g}, where those in training are about {scale:g}", column=column.name)
             return Problem(
                 "regression", table.level, edges, scale=scale, column=column.name, reason="as told" if task else reason
             )
         classes = tuple(_word(value) for value in kept.tolist())
-        if len(classes) > len(column.values) // 2:
-            raise DataError(f"{len(classes)} classes for {len(column.values)} items", column=column.name)
     if len(classes) < 2:
         raise DataError(f"there is only one class, {classes[0]!r}", column=column.name)
+    if len(classes) > len(column.values) // 2:
+        raise DataError(f"there are {len(classes)} classes for {len(column.values)} {table.level}s", column=column.name)
     return Problem(
         "classification", table.level, edges, tuple(classes), column=column.name, reason="as told" if task else reason
     )

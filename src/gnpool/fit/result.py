@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from gnpool.data import DataError
 from gnpool.data.table import Floats, Ints
 from gnpool.fit.answer import Answer, percent, summary_of
 from gnpool.fit.pipeline import Entry, Study
@@ -20,9 +24,11 @@ from gnpool.training.machine import describe_machine
 SCHEMA = 1
 BINS = 8  # of the curve against size
 DIGITS = 6  # of raw errors in fit.json
+ROOM = 2**20  # bytes that must be free where the result goes
 OURS = {"model", "learned", "fit.json", "fit.png", "report.html"}
 COLORS = ("#D55E00", "#CC79A7", "#0072B2", "#009E73", "#E69F00", "#56B4E9", "#000000")
 LINES = 6  # competitors in the picture
+LOW, HIGH = 1e-4, 1e12  # percent: what is beyond is drawn at the border
 
 
 def model_extra(study: Study) -> dict[str, Any]:
@@ -110,10 +116,11 @@ def _model(study: Study, entry: Entry, chosen: bool) -> dict[str, Any]:
         "validation_loss": entry.loss,
         **{part: summary_of(study, entry, part) for part in ("inside", "larger")},
         "runs": entry.runs,
+        "curves": entry.curves,
     }
 
 
-def _constant(study: Study, part: str) -> dict[str, float]:
+def _constant(study: Study, part: str) -> dict[str, float | None]:
     return study.problem.summary(study.baseline[part], study.targets[part])
 
 
@@ -121,8 +128,12 @@ def _per_graph(study: Study, entry: Entry, part: str) -> Floats:
     return study.per_graph(entry.errors[part], part)
 
 
-def _rounded(values: Floats) -> list[float]:
-    return [float(f"{value:.{DIGITS}g}") for value in values.tolist()]
+def _rounded(values: Floats) -> list[float | None]:
+    return [_short(value) for value in values.tolist()]
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
 
 
 def by_size(study: Study) -> dict[str, Any]:
@@ -146,7 +157,7 @@ def by_size(study: Study) -> dict[str, Any]:
     for entry in study.entries:
         errors = np.concatenate([_per_graph(study, entry, part) for part in parts])
         means = [(float(errors[place == k].mean()), float(weight[place == k].mean())) for k in kept]
-        found["errors"][entry.label] = [float(f"{e / w:.{DIGITS}g}") if w > 0 else None for e, w in means]
+        found["errors"][entry.label] = [_short(e / w) if w > 0 else None for e, w in means]
     return found
 
 
@@ -165,7 +176,7 @@ def draw(result: dict[str, Any]) -> bytes | None:
     if result["split"]["by"] == "size":
         axes.axvspan(0, curve["trained_up_to"], color="0.93", linewidth=0, label="sizes in training")
     for model, color in zip(models[:LINES], COLORS, strict=False):
-        errors = [float("nan") if e is None else max(100 * e, 1e-4) for e in curve["errors"][model["label"]]]
+        errors = [float("nan") if e is None else min(max(100 * e, LOW), HIGH) for e in curve["errors"][model["label"]]]
         style = {"linewidth": 2.5} if model["chosen"] else {"linewidth": 1.2, "linestyle": "--"}
         axes.plot(curve["sizes"], errors, color=color, marker="o", markersize=4, label=model["label"], **style)
     axes.set_yscale("log")
@@ -184,8 +195,18 @@ def is_result(folder: Path) -> bool:
 
 
 def check_out(folder: Path) -> None:
-    """Complain before hours of work if the result could not be written there."""
+    """Complain before hours of work if the result could not be written there; it tries, and takes all away again."""
     check_free(folder, is_result)
+    place = Path(os.path.abspath(folder)).parent  # noqa: PTH100 -- resolve() would follow a link
+    while not place.exists():
+        place = place.parent
+    try:
+        with tempfile.NamedTemporaryFile(dir=place, prefix=f".{folder.name}.") as file:
+            file.write(bytes(ROOM))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise DataError(f"nothing can be written there ({error.strerror})", file=str(place)) from error
 
 
 def write_result(folder: Path, study: Study, found: Answer) -> dict[str, Any]:

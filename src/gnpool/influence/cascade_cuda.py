@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnpool.influence import cascade_triton
-from gnpool.influence.cascades import GAMMA, WORD, Cascades, block_keys, block_lanes, moments, trimmed
+from gnpool.influence.cascades import GAMMA, WORD, Order, Sums, block_keys
 from gnpool.influence.graph import CascadeGraph
 
 SHARE = 0.5  # of the free memory of the device that words may take
@@ -32,49 +32,39 @@ class Lists(NamedTuple):
     salt: Tensor  # (E,) what an edge adds to the key of a block
 
 
-def simulate_cuda(
+def spread_cuda(
     graph: CascadeGraph,
     sets: Sequence[NDArray[np.int64]],
-    runs: int,
-    seed: int,
-    record: bool,
-    max_steps: int,
-    paired: bool,
+    order: Order,
+    blocks: range,
     device: torch.device,
     progress: Callable[[int, int], None] | None,
-) -> Cascades:
-    """:func:`gnpool.influence.simulate`, checked arguments, on a GPU: as many words at once as fit."""
-    lanes = block_lanes(runs)
-    blocks, most = lanes.size, max(1, _bytes(device) // (8 * TABLES * max(1, graph.nodes)))
-    most = min(most, MOST_WORDS)
-    at_once, span = max(1, min(most // blocks, MOST_SETS)), min(blocks, most)
+) -> Sums:
+    """:func:`gnpool.influence.cascades.spread` on a GPU: as many words at once as fit."""
+    lanes = order.lanes
+    most = min(max(1, _bytes(device) // (8 * TABLES * max(1, graph.nodes))), MOST_WORDS)
+    at_once, span = max(1, min(most // len(blocks), MOST_SETS)), min(len(blocks), most)
     salt = np.arange(1, graph.edges + 1, dtype=np.uint64) * np.uint64(GAMMA)
     arrays = (graph.in_ptr, graph.source, graph.threshold.view(np.int64), salt.view(np.int64))
     lists = Lists(*(torch.from_numpy(array).to(device) for array in arrays))
-    totals = [[0, 0] for _ in sets]
-    added: list[Tensor | None] = [None] * len(sets)
-    done = 0
+    found, done = Sums(len(sets)), 0
     for begin in range(0, len(sets), at_once):
         chosen = sets[begin : begin + at_once]
-        for first in range(0, blocks, span):
-            count = min(span, blocks - first)
-            starts = [first if paired else (begin + i) * blocks + first for i in range(len(chosen))]
-            keys = np.concatenate([block_keys(seed, at, count) for at in starts])
+        for first in range(blocks.start, blocks.stop, span):
+            part = range(first, min(first + span, blocks.stop))
+            starts = [first if order.paired else (begin + i) * lanes.size + first for i in range(len(chosen))]
+            keys = np.concatenate([block_keys(order.seed, at, len(part)) for at in starts])
             with _on(device):
-                sizes, counts = _spread(graph, lists, chosen, keys, lanes[first : first + count], record, max_steps)
-            sums, squares = sizes.sum(1).tolist(), sizes.square().sum(1).tolist()
-            for i in range(len(chosen)):
-                totals[begin + i][0] += sums[i]
-                totals[begin + i][1] += squares[i]
-                if record:
-                    added[begin + i] = _sum(added[begin + i], counts[:, i])
-            done += len(chosen) * (min(runs, (first + count) * WORD) - first * WORD)
+                sizes, counts = _spread(
+                    graph, lists, chosen, keys, lanes[part.start : part.stop], order.record, order.max_steps
+                )
+            pairs = zip(sizes.sum(1).tolist(), sizes.square().sum(1).tolist(), strict=True)
+            for i, (total, squares) in enumerate(pairs):
+                found.count(begin + i, total, squares, counts[:, i] if order.record else None)
+            done += len(chosen) * order.cascades(part)
             if progress is not None:
-                progress(done, runs * len(sets))
-    found = [moments(total, squared, runs) for total, squared in totals]
-    mean, error = (torch.tensor([pair[i] for pair in found], dtype=torch.float64) for i in (0, 1))
-    steps = [trimmed(counts).cpu() for counts in added if counts is not None] if record else None
-    return Cascades(runs, mean, error, steps)
+                progress(done, order.cascades(blocks) * len(sets))
+    return found
 
 
 def _spread(
@@ -115,14 +105,6 @@ def _spread(
     grid = (triton.cdiv(W, SIZE_BLOCK), triton.cdiv(N, SIZE_ROWS))
     cascade_triton.size_kernel[grid](active, sizes, N, W, ROWS=SIZE_ROWS, BW=SIZE_BLOCK, num_warps=4)
     return sizes.view(S, blocks * WORD).long(), torch.stack(counts) if record else sizes
-
-
-def _sum(before: Tensor | None, counts: Tensor) -> Tensor:
-    if before is None:
-        return counts.clone()
-    longer, shorter = (before, counts) if before.size(0) >= counts.size(0) else (counts.clone(), before)
-    longer[: shorter.size(0)] += shorter
-    return longer
 
 
 def _bytes(device: torch.device) -> int:

@@ -7,13 +7,13 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnpool.engine import Caller, Engine
 from gnpool.influence.graph import ONES, CascadeGraph
 from gnpool.ops.cpu_threads import run_on_threads, thread_count
 
@@ -21,6 +21,7 @@ GAMMA = 0x9E3779B97F4A7C15
 WORD = 64  # cascades in a block
 TASK, RECORDED = 4, 16  # blocks of a task; where nodes are counted each task adds up a whole table of counts
 MAX_STEPS = 100  # recorded one by one
+PART = 64  # blocks of a unit that goes to another process
 SeedSets = Sequence[Sequence[int] | NDArray[np.int64]]
 Progress = Callable[[int, int], None]  # cascades done, of how many
 
@@ -61,6 +62,7 @@ def simulate(
     paired: bool = False,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> Cascades:
     r"""Simulates the independent cascade model.
 
@@ -81,6 +83,8 @@ def simulate(
             otherwise each set has its own. (default: ``False``)
         device (torch.device or str, optional): ``"cpu"``: all threads of torch; a GPU. (default: ``"cpu"``)
         progress (callable, optional): Called now and then with the number of cascades done, and of all.
+        engine (Engine, optional): Who simulates; a cluster gets units of 4,096 cascades of each set, with the same
+            result. (default: this process)
 
     Example:
         >>> import numpy as np
@@ -97,12 +101,109 @@ def simulate(
         raise ValueError(f"'runs' must be at least 1, got {runs}")
     if max_steps < 1:
         raise ValueError(f"'max_steps' must be at least 1, got {max_steps}")
-    place = torch.device(device)
-    if place.type == "cpu":
-        return _simulate_cpu(graph, sets, runs, seed, record, max_steps, paired, progress)
-    from gnpool.influence.cascade_cuda import simulate_cuda  # Triton is there only where a GPU is
+    order = Order(runs, seed, record, max_steps, paired)
+    blocks, place = -(-runs // WORD), torch.device(device)
+    if engine is None or not engine.remote:
+        return finished(order, spread(graph, sets, order, range(blocks), place, progress))
+    parts = [range(first, min(first + PART, blocks)) for first in range(0, blocks, PART)]
+    total, done, shared = Sums(len(sets)), 0, engine.share(graph)
+    for number, found in engine.each(spread_unit, [(shared, sets, order, part, place) for part in parts]):
+        total.add(found)
+        done += order.cascades(parts[number]) * len(sets)
+        if progress is not None:
+            progress(done, runs * len(sets))
+    return finished(order, total)
 
-    return simulate_cuda(graph, sets, runs, seed, record, max_steps, paired, place, progress)
+
+@dataclass(frozen=True)
+class Order:
+    """What to simulate: arguments of :func:`simulate`."""
+
+    runs: int
+    seed: int
+    record: bool
+    max_steps: int
+    paired: bool
+
+    @property
+    def lanes(self) -> NDArray[np.uint64]:
+        """The cascades of each block as bits."""
+        return block_lanes(self.runs)
+
+    def cascades(self, blocks: range) -> int:
+        """How many cascades some blocks have."""
+        return min(self.runs, blocks.stop * WORD) - blocks.start * WORD
+
+
+class Sums:
+    """What cascades of some seed sets add up to: whole numbers, so that their order does not matter.
+
+    Args:
+        sets (int): Number of sets.
+    """
+
+    def __init__(self, sets: int) -> None:
+        self.totals = [(0, 0)] * sets  # of the sizes, and of their squares
+        self.added: list[Tensor | None] = [None] * sets  # cascades that activated a node at each step, int32 (T, N)
+
+    def count(self, number: int, total: int, squares: int, added: Tensor | None) -> None:
+        """Add something to a set; ``added`` is not kept."""
+        before, mine = self.totals[number], self.added[number]
+        self.totals[number] = (before[0] + total, before[1] + squares)
+        if added is None:
+            return
+        if mine is None or mine.size(0) < added.size(0):
+            mine, added = added.clone(), mine
+        if added is not None:
+            mine[: added.size(0)] += added
+        self.added[number] = mine
+
+    def add(self, other: Sums) -> None:
+        """Add all of another one."""
+        for number, (pair, added) in enumerate(zip(other.totals, other.added, strict=True)):
+            self.count(number, *pair, added)
+
+
+def spread(
+    graph: CascadeGraph,
+    sets: Sequence[NDArray[np.int64]],
+    order: Order,
+    blocks: range,
+    device: torch.device,
+    progress: Progress | None = None,
+) -> Sums:
+    """Some blocks of an order, checked arguments, on a device."""
+    if device.type == "cpu":
+        return _spread_cpu(graph, sets, order, blocks, progress)
+    from gnpool.influence.cascade_cuda import spread_cuda  # Triton is there only where a GPU is
+
+    return spread_cuda(graph, sets, order, blocks, device, progress)
+
+
+def spread_unit(
+    caller: Caller,
+    graph: CascadeGraph,
+    sets: Sequence[NDArray[np.int64]],
+    order: Order,
+    blocks: range,
+    device: torch.device,
+) -> Sums:
+    """:func:`spread` in another process."""
+    found = spread(graph, sets, order, blocks, device)
+    found.added = [None if added is None else added.cpu() for added in found.added]
+    return found
+
+
+def finished(order: Order, sums: Sums) -> Cascades:
+    """What the sums of a whole order say."""
+    found = [moments(total, squares, order.runs) for total, squares in sums.totals]
+    mean, error = (torch.tensor([pair[i] for pair in found], dtype=torch.float64) for i in (0, 1))
+    steps = []
+    for number, added in enumerate(sums.added if order.record else []):
+        assert added is not None
+        steps.append(trimmed(added).cpu())
+        sums.added[number] = None  # all of them twice may be too much
+    return Cascades(order.runs, mean, error, steps if order.record else None)
 
 
 def check_seeds(graph: CascadeGraph, seed_sets: SeedSets) -> list[NDArray[np.int64]]:
@@ -152,49 +253,37 @@ def trimmed(added: Tensor) -> Tensor:
     return added[: last + 1].cumsum(0, dtype=torch.int32)
 
 
-def _simulate_cpu(
+def _spread_cpu(
     graph: CascadeGraph,
     sets: Sequence[NDArray[np.int64]],
-    runs: int,
-    seed: int,
-    record: bool,
-    max_steps: int,
-    paired: bool,
+    order: Order,
+    blocks: range,
     progress: Progress | None,
-) -> Cascades:
-    lanes = block_lanes(runs)
-    blocks = lanes.size
-    span = max(RECORDED, -(-blocks // 64)) if record else TASK
-    tasks = list(itertools.product(range(len(sets)), range(0, blocks, span)))
-    crew = _Crew(graph, sets, seed, paired, lanes, span, max_steps if record else None, progress, runs)
+) -> Sums:
+    span = max(RECORDED, -(-len(blocks) // 64)) if order.record else TASK
+    tasks = list(itertools.product(range(len(sets)), range(blocks.start, blocks.stop, span)))
+    crew = _Crew(graph, sets, order, blocks, span, progress)
     draw = iter(tasks)
     run_on_threads(lambda: crew.work(draw), min(thread_count(), len(tasks)) or 1)
-    found = [moments(total, squares, runs) for total, squares in crew.totals]
-    mean, error = (torch.tensor(column, dtype=torch.float64) for column in (zip(*found, strict=True) or ((), ())))
-    return Cascades(runs, mean, error, crew.finished() if record else None)
+    return crew.sums
 
 
 class _Crew:
-    """Threads that draw tasks; whole numbers are added up, so that their order does not matter."""
+    """Threads that draw tasks."""
 
     def __init__(
         self,
         graph: CascadeGraph,
         sets: Sequence[NDArray[np.int64]],
-        seed: int,
-        paired: bool,
-        lanes: NDArray[np.uint64],
+        order: Order,
+        blocks: range,
         span: int,
-        max_steps: int | None,
         progress: Progress | None,
-        runs: int,
     ) -> None:
-        self.graph, self.sets, self.seed, self.paired = graph, sets, seed, paired
-        self.lanes, self.span, self.runs, self.progress = lanes, span, runs, progress
-        self.rows = 0 if max_steps is None else max_steps + 1
-        self.totals = [(0, 0)] * len(sets)
-        self.added: list[Any] = [None] * len(sets)
-        self.left = [-(-lanes.size // span)] * len(sets)
+        self.graph, self.sets, self.order, self.blocks = graph, sets, order, blocks
+        self.lanes, self.span, self.progress = order.lanes, span, progress
+        self.rows = order.max_steps + 1 if order.record else 0
+        self.sums = Sums(len(sets))
         self.done = 0
         self.lock = threading.Lock()
 
@@ -215,38 +304,18 @@ class _Crew:
             if task is None:
                 return
             number, first = task
-            count = min(self.span, self.lanes.size - first)
-            start = first if self.paired else number * self.lanes.size + first
-            keys, lanes = block_keys(self.seed, start, count), self.lanes[first : first + count]
+            part = range(first, min(first + self.span, self.blocks.stop))
+            start = first if self.order.paired else number * self.lanes.size + first
+            keys, lanes = block_keys(self.order.seed, start, len(part)), self.lanes[part.start : part.stop]
             totals = np.zeros(2, dtype=np.int64)
             longest = block_kernel(keys, lanes, self.sets[number], *lists, *words, *queues, planes, totals, counts)
-            self._report(number, first, count, totals, counts[: longest + 1])
+            self._report(number, part, totals, counts[: longest + 1])
             counts[: longest + 1] = 0
 
-    def _report(
-        self, number: int, first: int, count: int, totals: NDArray[np.int64], counts: NDArray[np.int32]
-    ) -> None:
+    def _report(self, number: int, part: range, totals: NDArray[np.int64], counts: NDArray[np.int32]) -> None:
         with self.lock:
-            total, squares = self.totals[number]
-            self.totals[number] = (total + int(totals[0]), squares + int(totals[1]))
-            if self.rows:
-                self._add(number, counts)
-            self.done += min(self.runs, (first + count) * WORD) - first * WORD
+            added = torch.from_numpy(counts) if self.rows else None
+            self.sums.count(number, int(totals[0]), int(totals[1]), added)
+            self.done += self.order.cascades(part)
             if self.progress is not None:
-                self.progress(self.done, self.runs * len(self.sets))
-
-    def _add(self, number: int, counts: NDArray[np.int32]) -> None:
-        before = self.added[number]
-        if before is None or before.shape[0] < counts.shape[0]:
-            grown = counts.copy()
-            if before is not None:
-                grown[: before.shape[0]] += before
-            before = grown
-        else:
-            before[: counts.shape[0]] += counts
-        self.left[number] -= 1
-        self.added[number] = before if self.left[number] else trimmed(torch.from_numpy(before))
-
-    def finished(self) -> list[Tensor]:
-        """Activations by each step, set by set."""
-        return list(self.added)
+                self.progress(self.done, self.order.cascades(self.blocks) * len(self.sets))

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnpool.engine import Caller, Engine
 from gnpool.influence.cascades import simulate
 from gnpool.influence.graph import CascadeGraph
 
@@ -93,6 +94,7 @@ def make_labels(
     folder: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
     check: Callable[[], None] | None = None,
+    engine: Engine | None = None,
 ) -> Labels:
     r"""Simulates ``sets`` uniform seed sets and as many in proportion to the degree.
 
@@ -109,6 +111,7 @@ def make_labels(
         folder (str or Path, optional): Where to keep them.
         progress (callable, optional): Called with the number of sets done, and of all.
         check (callable, optional): Called before each file's sets; may raise to stop.
+        engine (Engine, optional): Who simulates, 25 sets as a unit. (default: this process)
     """
     if sets < 1:
         raise ValueError(f"'sets' must be at least 1, got {sets}")
@@ -119,29 +122,39 @@ def make_labels(
         place.mkdir(parents=True, exist_ok=True)
         about = {"nodes": graph.nodes, "edges": graph.edges, "runs": runs, "seed": seed}
         write_atomically(place / "about.json", json.dumps(about).encode())
-    pieces: list[tuple[str, dict[str, NDArray[Any]]]] = []
-    for k, kind in enumerate(KINDS):
-        for begin in range(0, sets, CHUNK):
-            if check is not None:
-                check()
-            file = None if place is None else place / f"{kind}-{begin:05d}.npz"
-            content = None if file is None else _load(file)
-            if content is None:
-                # Whole chunks, so that a longer list begins with a shorter one; the last may be cut off afterwards.
-                stop = sets if file is None else begin + CHUNK
-                content = _simulate_chunk(graph, kind, k, begin, min(begin + CHUNK, stop), runs, seed, device)
-                if file is not None:
-                    _save(file, content)
-            pieces.append((kind, _cut(content, min(CHUNK, sets - begin))))
-            if progress is not None:
-                progress(k * sets + min(sets, begin + CHUNK), len(KINDS) * sets)
+    engine = engine or Engine(device)
+    chunks = [(k, begin) for k in range(len(KINDS)) for begin in range(0, sets, CHUNK)]
+    files = [None if place is None else place / f"{KINDS[k]}-{begin:05d}.npz" for k, begin in chunks]
+    contents = [None if file is None else _load(file) for file in files]
+    # Whole chunks, so that a longer list begins with a shorter one; the last may be cut off afterwards.
+    ends = [begin + CHUNK if place is not None else min(begin + CHUNK, sets) for _, begin in chunks]
+    todo = [number for number, content in enumerate(contents) if content is None]
+    shared, where = engine.share(graph), torch.device(device)
+    work = [(shared, *chunks[number], ends[number], runs, seed, where) for number in todo]
+    caller = Caller() if check is None else Caller(tell=lambda begin: check())  # which every unit does first
+    for done, (place_of, content) in enumerate(engine.each(chunk_unit, work, caller), start=1):
+        number = todo[place_of]
+        contents[number] = content
+        file = files[number]
+        if file is not None:
+            _save(file, content)
+        if progress is not None:
+            progress(len(KINDS) * sets * (len(chunks) - len(todo) + done) // len(chunks), len(KINDS) * sets)
+    pieces = [
+        (KINDS[k], _cut(content, min(CHUNK, sets - begin)))
+        for (k, begin), content in zip(chunks, contents, strict=True)
+        if content is not None
+    ]
     return _join(pieces, runs, graph.nodes)
 
 
-def _simulate_chunk(
-    graph: CascadeGraph, kind: str, k: int, begin: int, end: int, runs: int, seed: int, device: torch.device | str
+def chunk_unit(
+    caller: Caller, graph: CascadeGraph, k: int, begin: int, end: int, runs: int, seed: int, device: torch.device
 ) -> dict[str, NDArray[Any]]:
-    seeds = [draw_seeds(graph, kind, np.random.default_rng([seed, k, number])) for number in range(begin, end)]
+    """Some sets of one kind: the rows of the table, and how many pairs each set has."""
+    caller.tell(begin)
+    sets = range(begin, end)
+    seeds = [draw_seeds(graph, KINDS[k], np.random.default_rng([seed, k, number])) for number in sets]
     found = simulate(graph, seeds, runs, seed=_seed_of(seed, k, begin), record=True, device=device)
     assert found.steps is not None
     rows, pairs = [], []

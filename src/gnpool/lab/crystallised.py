@@ -15,10 +15,9 @@ from torch import Tensor
 from gnpool.insight import Crystal, Trial, crystallize
 from gnpool.insight.crystallize import SETTINGS
 from gnpool.lab.presets import Preset
-from gnpool.lab.recipes import EVALUATION_BATCH, STAR, Exam, Recipe
+from gnpool.lab.recipes import STAR, Exam, Recipe
 from gnpool.lab.training import CRITERIA, chosen_models
 from gnpool.store import Record
-from gnpool.training import Batches
 from gnpool.training.machine import describe_machine
 
 SMOKE: dict[str, Any] = {"epochs": 1, "trials": 2, "finalists": 1}  # options of crystallize
@@ -51,9 +50,8 @@ def crystallise(
     device = device if node else torch.device("cpu")
     longer = {**NODE, "epochs": max(20, round(NODE_EPOCHS * preset.epochs_of(recipe.spec)))}
     options = {**(longer if node else {}), **(SMOKE if preset.name == "smoke" else {}), "device": device}
-    began, task, edges = time.monotonic(), recipe.spec, recipe.spec.level != "set"
-    train = Batches(recipe.dataset("train", preset), recipe.batch_in(preset), seed=0, sorted_edges=edges)
-    validation = Batches(recipe.dataset("val", preset), EVALUATION_BATCH, seed=None, sorted_edges=edges)
+    began, task = time.monotonic(), recipe.spec
+    train, validation = recipe.batches("train", preset), recipe.batches("val", preset)
 
     def loss(prediction: Tensor, batch: Any) -> Tensor:
         check()

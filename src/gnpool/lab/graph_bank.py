@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -47,6 +48,15 @@ class GraphBank:
         self.first_edge = torch.from_numpy(np.cumsum(self.edges) - self.edges).to(device)
         self.node_counts = torch.from_numpy(self.nodes).to(device)
         self.edge_counts = torch.from_numpy(self.edges).to(device)
+
+    def to(self, device: torch.device) -> GraphBank:
+        """The same on another device."""
+        found = copy.copy(self)
+        found.device = device
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(found, name, value.to(device))
+        return found
 
     def __len__(self) -> int:
         return len(self.nodes)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnpool.engine import Caller, Engine, side_by_side
 from gnpool.influence import (
     CascadeGraph,
     ModelGains,
@@ -25,10 +26,9 @@ from gnpool.influence import (
     random_seeds,
     simulate,
 )
+from gnpool.lab.failures import Failure, clear_failures, raise_failures
 from gnpool.lab.influence import BASELINES, MODELS, PROBABILITIES, Choice, InfluenceAmount, Training, read_graph
 from gnpool.lab.runner import Event
-from gnpool.lab.side_by_side import side_by_side
-from gnpool.lab.studies import POLL_SECONDS, StoppedError
 from gnpool.models import MONSTOR
 from gnpool.store import Record, Store
 from gnpool.training.machine import describe_machine
@@ -48,7 +48,8 @@ class InfluenceRunner:
         store (Store): Where results are kept, and found again.
         amount (InfluenceAmount): How much of the study to do.
         device (torch.device): Where to simulate, train and choose.
-        jobs (int, optional): Trainings side by side. (default: 3 on a GPU, 1 on a CPU, where each uses all cores)
+        jobs (int, optional): Trainings side by side. (default: 3 on a GPU, the number of threads of torch on a CPU)
+        engine (Engine, optional): Who computes. (default: this process)
         on_event (callable, optional): Called with an :class:`Event`, from any thread but never twice at once.
     """
 
@@ -59,153 +60,97 @@ class InfluenceRunner:
         device: torch.device,
         *,
         jobs: int | None = None,
+        engine: Engine | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
         self.store, self.amount, self.device, self.on_event = store, amount, device, on_event
-        self.jobs = jobs if jobs is not None and device.type == "cuda" else GPU_JOBS if device.type == "cuda" else 1
+        self.engine = engine or Engine(device)
+        self.jobs = jobs or self.engine.jobs(GPU_JOBS if device.type == "cuda" else torch.get_num_threads())
         self.parts: dict[tuple[str, str], Part] = {}
-        self.stop, self.lock, self.reading = threading.Event(), threading.Lock(), threading.Lock()
+        self.stop, self.lock = threading.Event(), threading.Lock()
         self.shares: dict[str, float] = {}
         self.began = 0.0
 
     def run(self) -> None:
-        """Do what is missing; what is stored already is not done again."""
-        while todo := [training for training in trainings(self.amount) if self._missing(training)]:
-            self.began = time.monotonic()
-            self.shares = {training.label: 0.0 for training in todo}
-            if not any(side_by_side(self._study, todo, self.jobs, self.stop)):  # another process is at what is left
-                time.sleep(POLL_SECONDS)
-        for choice in baseline_choices(self.amount):  # last, since they need no GPU
-            self._baseline(choice)
+        """Do what is missing; what is stored already is not done again.
+
+        Raises:
+            FailedStudiesError: At the end, if a training or a choice failed for reasons of its own.
+        """
+        clear_failures(self.store)
+        todo = [training for training in trainings(self.amount) if self._missing(training)]
+        self.began, self.shares = time.monotonic(), {training.label: 0.0 for training in todo}
+        untrained = [training for training in todo if training.key(self.amount) not in self.store]
+        for source in dict.fromkeys(source for training in untrained for source in training.sources):
+            self.parts[source] = self._part(*source)
+        before = torch.get_num_threads()
+        try:
+            failed = side_by_side(self._study, todo, self.jobs, self.stop)
+        finally:
+            torch.set_num_threads(before)
+        choices = [choice for choice in baseline_choices(self.amount) if choice.key(self.amount) not in self.store]
+        late = side_by_side(self._baseline, choices, self.engine.jobs(1), self.stop)  # here each uses all cores
+        found = [Failure.of(todo[n].label, todo[n].key(self.amount), error) for n, error in failed.items()]
+        found += [Failure.of(choices[n].model, choices[n].key(self.amount), error) for n, error in late.items()]
+        raise_failures(self.store, found, len(todo) + len(choices))
 
     def _missing(self, training: Training) -> bool:
         keys = [training.key(self.amount), *(choice.key(self.amount) for choice in choices_of(training))]
         return any(key not in self.store for key in keys)
 
+    def _part(self, graph: str, probability: str) -> Part:
+        """A training graph with its cascades, simulated once."""
+        network = read_graph(graph, "train", probability, self.amount.nodes)
+        on_gpu = self.device.type == "cuda"
+        labels = make_labels(
+            network,
+            sets=self.amount.sets,
+            runs=self.amount.simulations,
+            seed=DATA_SEED,
+            device=self.device,
+            folder=None if on_gpu else self.store.root / "checkpoints" / "cascades",  # seconds there, minutes here
+            engine=self.engine,
+        )
+        return Part.split(f"{graph} {probability}", probability, network, labels)
+
     def _study(self, training: Training) -> bool:
         """Train and choose; False if another process is at it."""
-        with self.store.claim(training.key(self.amount)) as mine:
+        key = training.key(self.amount)
+        with self.store.claim(key) as mine:
             if not mine:
                 return False
-            record = self.store.get(training.key(self.amount)) or self._train(training)
+            record = self.store.get(key)
+            if record is None:
+                parts = (self.engine.share(self.parts[source]) for source in training.sources)
+                caller = Caller(
+                    self.stop.is_set, lambda told: self._tell(training.label, *told), self.store.checkpoint(key)
+                )
+                found = self.engine.call(training_unit, training, self.amount, self.device, *parts, caller=caller)
+                record = self._keep(key, *found)
             for choice in choices_of(training):
                 if choice.key(self.amount) not in self.store:
-                    self._check()
                     self._choose(choice, *model_of(record, choice))
         self._tell(training.label, 1.0)
         return True
 
-    def _train(self, training: Training) -> Record:
-        key, began = training.key(self.amount), time.monotonic()
-        parts = [self._part(*source) for source in training.sources]
-        ready = time.monotonic()
+    def _baseline(self, choice: Choice) -> bool:
+        with self.store.claim(choice.key(self.amount)) as mine:
+            if mine and choice.key(self.amount) not in self.store:
+                self._choose(choice)
+        return mine
 
-        def progress(epoch: int, epochs: int, error: float) -> None:
-            self._tell(training.label, 0.98 * epoch / epochs, error)
+    def _choose(self, choice: Choice, *model: Any) -> None:
+        graph = self.engine.share(read_graph(choice.target, "test", choice.probability, self.amount.nodes))
+        work = (choice, self.amount, self.device, graph, *model)
+        scores, meta = self.engine.call(choice_unit, *work, caller=Caller(self.stop.is_set))
+        self._keep(choice.key(self.amount), scores, {}, meta)
 
-        found = fit_monstor(
-            parts,
-            MODELS[training.model],
-            seed=training.run,
-            epochs=self.amount.epochs,
-            stacked=training.stacked,
-            device=self.device,
-            checkpoint=self.store.checkpoint(key) / "training.pt",
-            progress=progress,
-            check=self._check,
-        )
-        scores, tensors = {}, dict[str, Tensor]()
-        for probability, trained in found.items():
-            names = ("stacked", "epoch", "error", "relative", "curve", "start")
-            scores[probability] = {name: getattr(trained, name) for name in names}
-            tensors |= {f"{probability}/{name}": value for name, value in trained.model.state_dict().items()}
-        meta = {**describe_machine(self.device), "preset": self.amount.preset, "notes": self.amount.notes}
-        meta |= {"seconds": time.monotonic() - ready, "seconds_of_data": ready - began}
+    def _keep(self, key: dict[str, Any], scores: Any, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Record:
+        meta = {**meta, "preset": self.amount.preset, "notes": self.amount.notes}
         self.store.put(key, scores=scores, tensors=tensors, meta=meta)
         record = self.store.get(key)
         assert record is not None
         return record
-
-    def _part(self, graph: str, probability: str) -> Part:
-        """A training graph with its cascades, simulated once."""
-        with self.reading:
-            if (graph, probability) not in self.parts:
-                network = read_graph(graph, "train", probability, self.amount.nodes)
-                on_gpu = self.device.type == "cuda"
-                folder = None if on_gpu else self.store.root / "checkpoints" / "cascades"  # seconds there, minutes here
-                labels = make_labels(
-                    network,
-                    sets=self.amount.sets,
-                    runs=self.amount.simulations,
-                    seed=DATA_SEED,
-                    device=self.device,
-                    folder=folder,
-                    check=self._check,
-                )
-                self.parts[graph, probability] = Part.split(f"{graph} {probability}", probability, network, labels)
-            return self.parts[graph, probability]
-
-    def _choose(self, choice: Choice, model: MONSTOR, stacked: int) -> None:
-        began = time.monotonic()
-        graph = self._test_graph(choice)
-        # UBLF where the series of the bound is that of the original study, CELF for LP
-        bound = None if choice.probability == "LP" else influence_bound(graph)
-        found = lazy_greedy(
-            ModelGains(model, graph, stacked, self.device),
-            graph.nodes,
-            self.amount.seeds,
-            bound=bound,
-            first_batch=FIRST_BATCH.get(self.device.type, 50),
-            progress=lambda done, of: self._check(),
-        )
-        self._measure(choice, graph, found, began)
-
-    def _baseline(self, choice: Choice) -> None:
-        if choice.key(self.amount) in self.store:
-            return
-        began, graph, k = time.monotonic(), self._test_graph(choice), self.amount.seeds
-        if choice.model == "degree":
-            found = degree_seeds(graph, k)
-        elif choice.model == "random":
-            found = random_seeds(graph, k, choice.run)
-        else:
-            gains = MonteCarloGains(graph, self.amount.sample, choice.run)
-            found = lazy_greedy(gains, graph.nodes, k, bound=influence_bound(graph), first_batch=500)
-        self._measure(choice, graph, found, began)
-
-    def _test_graph(self, choice: Choice) -> CascadeGraph:
-        return read_graph(choice.target, "test", choice.probability, self.amount.nodes)
-
-    def _measure(self, choice: Choice, graph: CascadeGraph, found: Selection, began: float) -> None:
-        """The influence of the first tenth, two tenths, ... of the seeds, in the same cascades for all models."""
-        chosen = time.monotonic() - began
-        sizes = sorted({max(1, round(len(found.seeds) * (i + 1) / MARKS)) for i in range(MARKS)})
-        spread = simulate(
-            graph,
-            [found.seeds[:size] for size in sizes],
-            self.amount.evaluation,
-            seed=EVALUATION_SEED,
-            paired=True,
-            device=self.device,
-        )
-        curve = zip(sizes, spread.influence.tolist(), spread.standard_error.tolist(), strict=True)
-        scores = {
-            "influence": float(spread.influence[-1]),
-            "standard_error": float(spread.standard_error[-1]),
-            "simulations": self.amount.evaluation,
-            "estimate": found.influence if found.gains else None,
-            "evaluations": found.evaluations,
-            "violations": found.violations,
-            "seeds": found.seeds,
-            "curve": [{"seeds": k, "influence": mean, "standard_error": error} for k, mean, error in curve],
-        }
-        meta = {**describe_machine(self.device), "preset": self.amount.preset, "notes": self.amount.notes}
-        meta |= {"seconds": time.monotonic() - began, "seconds_of_choice": chosen}
-        self.store.put(choice.key(self.amount), scores=scores, meta=meta)
-
-    def _check(self) -> None:
-        if self.stop.is_set():
-            raise StoppedError
 
     def _tell(self, label: str, share: float, error: float | None = None) -> None:
         with self.lock:
@@ -217,6 +162,90 @@ class InfluenceRunner:
                 finished = "training" if share == 1.0 else None
                 shown = None if error is None else 100 * error
                 self.on_event(Event(label, share, shown, finished, done, len(self.shares), overall, left))
+
+
+def training_unit(
+    caller: Caller, training: Training, amount: InfluenceAmount, device: torch.device, *parts: Part
+) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
+    """Scores, tensors and meta data of a training. ``tell`` is given its share and the error so far."""
+    if device.type == "cpu":
+        torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
+    began = time.monotonic()
+    found = fit_monstor(
+        parts,
+        MODELS[training.model],
+        seed=training.run,
+        epochs=amount.epochs,
+        stacked=training.stacked,
+        device=device,
+        checkpoint=None if caller.checkpoint is None else caller.checkpoint / "training.pt",
+        progress=lambda epoch, epochs, error: caller.tell((0.98 * epoch / epochs, error)),
+        check=caller.check,
+    )
+    scores, tensors = {}, dict[str, Tensor]()
+    for probability, trained in found.items():
+        names = ("stacked", "epoch", "error", "relative", "curve", "start")
+        scores[probability] = {name: getattr(trained, name) for name in names}
+        tensors |= {f"{probability}/{name}": value for name, value in trained.model.state_dict().items()}
+    return scores, tensors, {**describe_machine(device), "seconds": time.monotonic() - began}
+
+
+def choice_unit(
+    caller: Caller,
+    choice: Choice,
+    amount: InfluenceAmount,
+    device: torch.device,
+    graph: CascadeGraph,
+    model: MONSTOR | None = None,
+    stacked: int = 1,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Choose seeds and measure them: scores and meta data."""
+    began = time.monotonic()
+    if model is None:
+        found = _baseline_seeds(choice, amount, graph)
+    else:
+        if device.type == "cpu":
+            torch.set_num_threads(1)
+        # UBLF where the series of the bound is that of the original study, CELF for LP
+        bound = None if choice.probability == "LP" else influence_bound(graph)
+        found = lazy_greedy(
+            ModelGains(model, graph, stacked, device),
+            graph.nodes,
+            amount.seeds,
+            bound=bound,
+            first_batch=FIRST_BATCH.get(device.type, 50),
+            progress=lambda done, of: caller.check(),
+        )
+    chosen = time.monotonic() - began
+    scores = _measured(graph, found, amount.evaluation, device)
+    return scores, {**describe_machine(device), "seconds": time.monotonic() - began, "seconds_of_choice": chosen}
+
+
+def _baseline_seeds(choice: Choice, amount: InfluenceAmount, graph: CascadeGraph) -> Selection:
+    if choice.model == "degree":
+        return degree_seeds(graph, amount.seeds)
+    if choice.model == "random":
+        return random_seeds(graph, amount.seeds, choice.run)
+    gains = MonteCarloGains(graph, amount.sample, choice.run)
+    return lazy_greedy(gains, graph.nodes, amount.seeds, bound=influence_bound(graph), first_batch=500)
+
+
+def _measured(graph: CascadeGraph, found: Selection, simulations: int, device: torch.device) -> dict[str, Any]:
+    """The influence of the first tenth, two tenths, ... of the seeds, in the same cascades for all models."""
+    sizes = sorted({max(1, round(len(found.seeds) * (i + 1) / MARKS)) for i in range(MARKS)})
+    sets = [found.seeds[:size] for size in sizes]
+    spread = simulate(graph, sets, simulations, seed=EVALUATION_SEED, paired=True, device=device)
+    curve = zip(sizes, spread.influence.tolist(), spread.standard_error.tolist(), strict=True)
+    return {
+        "influence": float(spread.influence[-1]),
+        "standard_error": float(spread.standard_error[-1]),
+        "simulations": simulations,
+        "estimate": found.influence if found.gains else None,
+        "evaluations": found.evaluations,
+        "violations": found.violations,
+        "seeds": found.seeds,
+        "curve": [{"seeds": k, "influence": mean, "standard_error": error} for k, mean, error in curve],
+    }
 
 
 def trainings(amount: InfluenceAmount) -> list[Training]:

@@ -74,12 +74,11 @@ def check_memory(
     preset: Preset,
     device: torch.device,
     jobs: int | None,
-    engine: str = "local",
     processes: bool = True,
 ) -> None:
     """Refuse what cannot fit into the memory of this machine, and name what would."""
     held = machine_megabytes()
-    if held is None or device.type != "cpu" or engine != "local" or not tables:
+    if held is None or device.type != "cpu" or not tables:
         return
     jobs = jobs or default_jobs(device)
     needed = needed_megabytes(tables, preset, jobs, processes)

@@ -46,11 +46,17 @@ class Plan:
 
 
 def plan(
-    names: Sequence[str], out: str | Path, *, preset: str = "quick", device: str = "auto", jobs: int | None = None
+    names: Sequence[str],
+    out: str | Path,
+    *,
+    preset: str = "quick",
+    device: str = "auto",
+    jobs: int | None = None,
+    data_seed: int = 0,
 ) -> Plan:
     """What :func:`reproduce` would take with these arguments. Nothing is written; what ``out`` holds is taken off."""
     chosen = [find_table(name) for name in dict.fromkeys(names)]
-    amount, place = get_preset(preset), choose_device(device)
+    amount, place = get_preset(preset, data_seed), choose_device(device)
     side = jobs or default_jobs(place)
     store = Store(out, create=False) if Path(out).is_dir() else None
     found = table_estimates(chosen, amount, place.type, store=store, jobs=side)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gnpool.lab.grids import Grid
 from gnpool.tasks import Task
@@ -26,6 +26,7 @@ class Preset:
             since rounding depends on it.
         batch_size (int, optional): Graphs or sets of a batch, where it is not the recipe's.
         decay (float): Share of the epochs, at the end, in which all rates fall to 0; the paper has none.
+        data_seed (int): Of all generated graphs and sets. The seeds of the runs are those of their initial weights.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Preset:
     unit: int = 120
     batch_size: int | None = None
     decay: float = 0.0
+    data_seed: int = 0
 
     def settings(self, grid: Grid) -> tuple[Setting, ...]:
         """The settings to train."""
@@ -81,8 +83,10 @@ PRESETS = {
 }
 
 
-def get_preset(name: str) -> Preset:
-    """The preset called ``name``."""
+def get_preset(name: str, data_seed: int = 0) -> Preset:
+    """The preset called ``name``, perhaps on other data of the same kind."""
     if name not in PRESETS:
         raise ValueError(f"'preset' must be one of {', '.join(PRESETS)}, got {name!r}")
-    return PRESETS[name]
+    if data_seed < 0:
+        raise ValueError(f"'data_seed' must be at least 0, got {data_seed}")
+    return replace(PRESETS[name], data_seed=data_seed)

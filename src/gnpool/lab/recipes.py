@@ -106,24 +106,32 @@ class Recipe:
         if preset.decay:
             content["decay"] = preset.decay
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+        drawn = f", data seed {preset.data_seed}" if preset.data_seed else ""
         return {
             "table": "training",
             "task": self.task,
-            "data": self.data or "standard",
+            "data": (self.data or "standard") + drawn,
             "model": self.model,
             "preset": f"{preset.name}-{digest}",
         }
 
     def dataset(self, split: str, preset: Preset) -> list[Data]:
         """The training or validation data."""
-        return CACHE.dataset(
-            self.task,
-            split,
-            count=preset.counts.get(split),
-            structure=self.structure,
-            features=self.features,
-            reading=self.reading,
-        )
+        return CACHE.dataset(self.task, split, **self._data_options(split, preset))
+
+    def batches(self, split: str, preset: Preset) -> Batches:
+        """The same in batches, which all recipes with this data share: training data shuffled, validation data not."""
+        size, shuffle = (self.batch_in(preset), 0) if split == "train" else (EVALUATION_BATCH, None)
+        return CACHE.batches(self.task, split, size, shuffle, **self._data_options(split, preset))
+
+    def _data_options(self, split: str, preset: Preset) -> dict[str, Any]:
+        return {
+            "seed": preset.data_seed,
+            "count": preset.counts.get(split),
+            "structure": self.structure,
+            "features": self.features,
+            "reading": self.reading,
+        }
 
     def build(self, variant: Variant, **changes: Any) -> torch.nn.Module:
         """The network of a variant, perhaps with other options."""
@@ -143,7 +151,7 @@ class Exam:
         reading (str, optional): Reading of the task.
         sizes (tuple, optional): Smallest number of nodes and the first that is too large. (default: the task's)
         mask (str, optional): Branch of the readout GNP that is set to 0.
-        probability (float, optional): Edge probability of ER graphs in place of the nine.
+        mean_degree (float, optional): Of ER graphs, in place of the nine edge probabilities.
         real (str, optional): A data set of real graphs in place of generated ones.
         count (int, optional): Number of graphs, at most, where sizes are given. (default: the preset's)
     """
@@ -180,24 +188,32 @@ class Exam:
         """The test data."""
         if self.real is not None:
             return real_dataset(task, self.real, self.size(preset, task))
-        return CACHE.dataset(
-            task.name,
-            "test",
-            count=self.size(preset, task),
-            structure=self.structure,
-            features=self.features,
-            reading=self.reading,
-            sizes=self.sizes,
-            mean_degree=self.mean_degree,
-        )
+        return CACHE.dataset(task.name, "test", **self._data_options(task, preset))
 
     def batches(self, task: Task, preset: Preset) -> Iterator[Batch]:
         """The test data, so many graphs or sets at once as memory allows."""
-        data, edges = self.dataset(task, preset), task.level != "set"
-        # Sizes of real graphs differ by a factor of a hundred: alike ones go together.
-        for part in [data] if self.real is None else by_size(data, EVALUATION_BATCH, EVALUATION_PAIRS):
-            size = self.batch_size(task) if self.real is None else len(part)
-            yield from Batches(part, size, seed=None, sorted_edges=edges)
+        if self.real is None:
+            yield from CACHE.batches(task.name, "test", self.batch_size(task), None, **self._data_options(task, preset))
+            return
+
+        def make() -> list[Batches]:
+            # Sizes of real graphs differ by a factor of a hundred: alike ones go together.
+            parts = by_size(self.dataset(task, preset), EVALUATION_BATCH, EVALUATION_PAIRS)
+            return [Batches(part, len(part), seed=None, sorted_edges=True) for part in parts]
+
+        for part in CACHE.held(repr((task.name, self.real, self.size(preset, task))), make):
+            yield from part
+
+    def _data_options(self, task: Task, preset: Preset) -> dict[str, Any]:
+        return {
+            "seed": preset.data_seed,
+            "count": self.size(preset, task),
+            "structure": self.structure,
+            "features": self.features,
+            "reading": self.reading,
+            "sizes": self.sizes,
+            "mean_degree": self.mean_degree,
+        }
 
     def batch_size(self, task: Task) -> int:
         """Graphs or sets to evaluate at once."""

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from gnpool.engine import choose_device, open_engine
+from gnpool.engine.opened import check_engine
 from gnpool.lab.catalog import StatisticsTable, fetch_data, find_table, recipe_results
 from gnpool.lab.classify import Amount, ClassificationTable, get_amount
 from gnpool.lab.classify_results import classification_results
 from gnpool.lab.classify_runner import ClassificationRunner
+from gnpool.lab.failures import FailedStudiesError, raise_failures
 from gnpool.lab.influence import InfluenceTable, influence_amount
 from gnpool.lab.influence_results import influence_results
 from gnpool.lab.influence_runner import InfluenceRunner
 from gnpool.lab.memory import check_memory
 from gnpool.lab.presets import Preset, get_preset
-from gnpool.lab.ray_engine import Cluster, ray_cluster
 from gnpool.lab.results import SCHEMA
-from gnpool.lab.runner import Event, Runner, choose_device
-from gnpool.lab.studies import FailedStudiesError
+from gnpool.lab.runner import Event, Runner
 from gnpool.lab.tables import Table
 from gnpool.store import Damage, Store
-
-ENGINES = ("local", "ray")
 
 
 def reproduce(
@@ -44,6 +41,7 @@ def reproduce(
     train: bool = True,
     engine: str = "local",
     address: str | None = None,
+    data_seed: int = 0,
     on_event: Callable[[Event], None] | None = None,
     on_damage: Callable[[Damage], None] | None = None,
 ) -> dict[str, Any]:
@@ -67,9 +65,11 @@ def reproduce(
         datasets (Sequence[str], optional): Of cross-validations, train on these data sets alone. (default: all)
         train (bool, optional): Whether to train what is missing, or to do only what stored trainings allow: to
             crystallise and to test their models. (default: ``True``)
-        engine (str, optional): ``"local"``: this machine; ``"ray"``: a Ray cluster, with the same scores. Tables that
-            are cross-validated or about influence run here in any case. (default: ``"local"``)
+        engine (str, optional): ``"local"``: this machine; ``"ray"``: a Ray cluster, with the same scores.
+            (default: ``"local"``)
         address (str, optional): Of a running Ray cluster. (default: one of this machine's cores is started)
+        data_seed (int, optional): Of generated graphs and sets; results of each have their own place in
+            ``out``. (default: ``0``)
         on_event (callable, optional): Called with an :class:`Event` as work goes on.
         on_damage (callable, optional): Called with a :class:`~gnpool.store.Damage` for every stored file that cannot be
             read any more, and is done again. (default: a warning)
@@ -81,44 +81,35 @@ def reproduce(
         FailedStudiesError: At the end, if studies failed for reasons of their own; the others are in ``results.json``.
     """
     chosen = [find_table(name) for name in dict.fromkeys(tables)]
-    amount, part = get_preset(preset), get_amount(preset, seeds, folds, datasets)
+    amount, part = get_preset(preset, data_seed), get_amount(preset, seeds, folds, datasets)
     classified = [table for table in chosen if isinstance(table, ClassificationTable)]
     spread = [table for table in chosen if isinstance(table, InfluenceTable)]
     if ((seeds is not None and not spread) or folds is not None) and not classified:
         raise ValueError("'seeds' and 'folds' are for tables that are cross-validated, such as graphcl_a")
-    if engine not in ENGINES:
-        raise ValueError(f"'engine' must be one of {', '.join(ENGINES)}, got {engine!r}")
-    if address is not None and engine != "ray":
-        raise ValueError("'address' is that of a Ray cluster; use it with --engine ray")
-    place = choose_device(device) if engine == "local" or classified or spread else torch.device("cpu")
-    check_memory([table for table in chosen if isinstance(table, Table)], amount, place, jobs, engine, processes)
+    given = [table.id for table in chosen if not isinstance(table, Table)]
+    if data_seed and given:
+        raise ValueError(f"'data_seed' is for tables on generated data, and the data of {given[0]} is given")
+    check_engine(engine, address)
+    trained = [table for table in chosen if isinstance(table, Table)]
+    if engine == "local":
+        check_memory(trained, amount, choose_device(device), jobs, processes)
     store = Store(out, on_damage=on_damage)
     fetch_data(chosen, store, amount, part, search)
-    failed = None
-    with _cluster(engine, address, jobs) as cluster:
-        where = place if cluster is None else cluster.device(device)
-        runner = Runner(
-            store,
-            amount,
-            where,
-            search=search,
-            jobs=jobs,
-            processes=processes,
-            train=train,
-            cluster=cluster,
-            on_event=on_event,
-        )
-        try:
-            runner.run([table for table in chosen if isinstance(table, Table)])
-        except FailedStudiesError as error:
-            failed = error
-    for table in chosen:
-        if isinstance(table, StatisticsTable):
-            table.run(store)
-    if train:
-        ClassificationRunner(store, part, place, jobs=jobs, on_event=on_event).run(classified)
-    if spread and train:
-        InfluenceRunner(store, influence_amount(preset, seeds), place, jobs=jobs, on_event=on_event).run()
+    failed: list[FailedStudiesError] = []
+    with open_engine(engine, address, device=device, jobs=jobs) as where:
+        options: dict[str, Any] = {"jobs": jobs, "engine": where, "on_event": on_event}
+        runner = Runner(store, amount, where.device, search=search, processes=processes, train=train, **options)
+        todo: list[Callable[[], None]] = [lambda: runner.run(trained)]
+        todo += [partial(table.run, store) for table in chosen if isinstance(table, StatisticsTable)]
+        if classified and train:
+            todo.append(lambda: ClassificationRunner(store, part, where.device, **options).run(classified))
+        if spread and train:
+            todo.append(InfluenceRunner(store, influence_amount(preset, seeds), where.device, **options).run)
+        for work in todo:
+            try:
+                work()
+            except FailedStudiesError as error:  # the others go on
+                failed.append(error)
     tables_found = [
         influence_results(table, store, influence_amount(preset, seeds))
         if isinstance(table, InfluenceTable)
@@ -127,18 +118,8 @@ def reproduce(
     ]
     results = {"schema": SCHEMA, "tables": tables_found}
     store.publish("results.json", json.dumps(results, indent=1, allow_nan=False))
-    if failed is not None:
-        raise failed
+    raise_failures(store, [one for error in failed for one in error.failures], sum(error.studies for error in failed))
     return results
-
-
-@contextmanager
-def _cluster(engine: str, address: str | None, jobs: int | None) -> Iterator[Cluster | None]:
-    if engine == "local":
-        yield None
-        return
-    with ray_cluster(address, jobs) as cluster:
-        yield cluster
 
 
 def _results(

@@ -5,29 +5,25 @@ from __future__ import annotations
 import json
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn
 
 import torch
 
+from gnpool.engine import Engine, choose_device, threads, work_off
 from gnpool.lab.cost import exam_seconds, training_seconds
+from gnpool.lab.failures import Failure, clear_failures, raise_failures
 from gnpool.lab.presets import Preset
 from gnpool.lab.processes import Submit, process_pool
-from gnpool.lab.ray_engine import Cluster, RayBench, mail
 from gnpool.lab.recipes import Exam, Recipe
-from gnpool.lab.studies import POLL_SECONDS, Bench, FailedStudiesError, Report, StoppedError, Worker
+from gnpool.lab.studies import Bench, Report, Worker
 from gnpool.lab.tables import Table
 from gnpool.lab.training import SEARCHES
-from gnpool.store import Damage, Store, StoreError, StoreWarning
+from gnpool.store import Damage, Store, StoreWarning
 
-FAILURES = "failures.json"  # beside the results: studies of the last run that failed for reasons of their own
-# What is no reason of one study's own: the next one would meet it, too.
-COMMON = (StoppedError, StoreError, OSError, ImportError, BrokenExecutor)
+__all__ = ["Event", "Runner", "choose_device", "default_jobs", "exams_by_recipe"]
 GPU_JOBS = 4  # trainings side by side on one GPU: steps at small batches leave most of it idle
 
 
@@ -43,16 +39,6 @@ class Event:
     total: int
     overall: float  # share of all work that had to be done, by its estimated time
     seconds_left: float | None  # None before there is something to tell it from
-
-
-def choose_device(name: str) -> torch.device:
-    """``"auto"`` is a GPU where there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError("'device' is cuda, but torch finds no GPU here; use --device cpu")
-    return device
 
 
 def default_jobs(device: torch.device) -> int:
@@ -73,8 +59,7 @@ class Runner:
             child knows only tasks that importing gnpool registers. (default: ``False``, threads)
         train (bool, optional): Whether to train what is missing, or to do only what stored trainings allow: to
             crystallise and to test their models. (default: ``True``)
-        cluster (Cluster, optional): Where to compute, in place of this process; see
-            :func:`~gnpool.lab.ray_engine.ray_cluster`.
+        engine (Engine, optional): Who computes. (default: this process)
         on_event (callable, optional): Called with an :class:`Event`, from any thread but never twice at once.
     """
 
@@ -88,7 +73,7 @@ class Runner:
         jobs: int | None = None,
         processes: bool = False,
         train: bool = True,
-        cluster: Cluster | None = None,
+        engine: Engine | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
         if search not in SEARCHES:
@@ -96,9 +81,9 @@ class Runner:
         if jobs is not None and jobs < 1:
             raise ValueError(f"'jobs' must be at least 1, got {jobs}")
         self.store, self.preset, self.device, self.search = store, preset, device, search
-        self.cluster = cluster
-        self.jobs = jobs or (default_jobs(device) if cluster is None else cluster.jobs(device))
-        self.processes = processes and cluster is None and device.type == "cpu" and self.jobs > 1
+        self.engine = engine or Engine(device)
+        self.jobs = jobs or self.engine.jobs(default_jobs(device))
+        self.processes = processes and not self.engine.remote and device.type == "cpu" and self.jobs > 1
         self.train = train
         self.on_event = on_event
 
@@ -108,7 +93,7 @@ class Runner:
         Raises:
             FailedStudiesError: At the end, if a study failed for reasons of its own; ``failures.json`` has the details.
         """
-        (self.store.root / FAILURES).unlink(missing_ok=True)  # those of an earlier run
+        clear_failures(self.store)  # those of an earlier run
         work = exams_by_recipe(tables)
         if not self.train:
             work = [pair for pair in work if pair[0].base.key(self.preset, self.search) in self.store]
@@ -116,53 +101,18 @@ class Runner:
         todo = [number for number, (recipe, exams) in enumerate(work) if not self._stored(number, recipe, exams, board)]
         if not todo:
             return
-        later: list[int] = []  # what another process is at
-        pending: dict[Future[bool], int] = {}
-        failed: dict[int, Exception] = {}
-        with self._pool(min(self.jobs, len(todo)), board) as submit:
-            while todo or pending or later:
-                while todo and len(pending) < self.jobs:
-                    number = todo.pop(0)
-                    if any(work[number][0].base == work[other][0].base for other in failed):
-                        continue  # it has no models to go on from
-                    pending[submit(number, *work[number])] = number
-                finished, _ = wait(pending, timeout=POLL_SECONDS if later else None, return_when=FIRST_COMPLETED)
-                if not finished:  # time to look again
-                    todo, later = todo + later, []
-                for future in finished:
-                    number = pending.pop(future)
-                    try:
-                        if not future.result():
-                            later.append(number)
-                    except COMMON:
-                        raise
-                    except Exception as error:  # the others go on
-                        failed[number] = error
-                if later and not pending and not todo:
-                    time.sleep(POLL_SECONDS)
-                    todo, later = later, []
-        if failed:
-            self._report(failed, work, board)
 
-    def _report(
-        self, failed: dict[int, Exception], work: Sequence[tuple[Recipe, list[Exam]]], board: _Board
-    ) -> NoReturn:
-        lines = {n: (str(error) or type(error).__name__).splitlines() for n, error in failed.items()}
+        def no_models(number: int, failed: list[int]) -> bool:
+            """Whether it has no models to go on from."""
+            return any(work[number][0].base == work[other][0].base for other in failed)
+
+        with self._pool(min(self.jobs, len(todo)), board) as submit:
+            failed = work_off(lambda number: submit(number, *work[number]), todo, self.jobs, no_models)
         found = [
-            {
-                "study": board.labels[number],
-                "key": work[number][0].key(self.preset, self.search),
-                "reason": lines[number][0],
-                "traceback": "".join(traceback.format_exception(error)),
-            }
-            for number, error in failed.items()
+            Failure.of(board.labels[todo[n]], work[todo[n]][0].key(self.preset, self.search), error)
+            for n, error in failed.items()
         ]
-        path = self.store.publish(FAILURES, json.dumps(found, indent=1))
-        first = found[0]
-        raise FailedStudiesError(
-            f"{len(failed)} of {len(work)} studies failed, the others are done and stored; the first was "
-            f"{first['study']} ({first['reason']}); {path} has all reasons, and the same command tries them again"
-        )
+        raise_failures(self.store, found, len(work))
 
     def _stored(self, number: int, recipe: Recipe, exams: list[Exam], board: _Board) -> bool:
         """Whether nothing is left to do; what there is already is told to the board."""
@@ -182,26 +132,18 @@ class Runner:
             with process_pool(self.store, self.preset, self.search, on_damage=self._damaged, **options) as submit:  # type: ignore[arg-type]
                 yield submit
             return
-        stop, threads, mailbox = threading.Event(), torch.get_num_threads(), ExitStack()
-        here = self.device.type == "cpu" and self.cluster is None
+        stop, before = threading.Event(), torch.get_num_threads()
+        here = self.device.type == "cpu" and not self.engine.remote
         units = max(1, self.jobs // jobs) if here else 1
-        common = (self.preset, self.device, self.search, units, stop.is_set, board.tell)
-        if self.cluster is None:
-            bench = Bench(*common)
-        else:
-            box = mailbox.enter_context(mail(self.cluster, board.tell))
-            bench = RayBench(*common, cluster=self.cluster, mailbox=box)
+        bench = Bench(self.preset, self.device, self.search, units, stop.is_set, board.tell, self.engine)
         worker = Worker(self.store, bench)
-        pool = ThreadPoolExecutor(jobs, thread_name_prefix="lab")
         if here:
             torch.set_num_threads(1)  # of the process, since MKL has one number for all threads; bits depend on it
         try:
-            yield lambda number, recipe, exams: pool.submit(worker.study, number, recipe, exams)
+            with threads(jobs, stop) as submit:
+                yield lambda number, recipe, exams: submit(worker.study, number, recipe, exams)
         finally:
-            stop.set()  # after an error or Ctrl-C the others save their state and end
-            pool.shutdown(wait=True, cancel_futures=True)
-            torch.set_num_threads(threads)
-            mailbox.close()
+            torch.set_num_threads(before)
 
     def _damaged(self, damage: Damage) -> None:
         """A child found a damaged file: report it as the store here would."""

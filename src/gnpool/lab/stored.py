@@ -13,7 +13,6 @@ from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.tables import Cell, get_table
 from gnpool.lab.training import chosen_models
 from gnpool.store import Store
-from gnpool.training import Batches
 
 
 def stored_models(
@@ -39,6 +38,7 @@ def stored_model(
     *,
     preset: str = "paper",
     search: str = "all",
+    data_seed: int = 0,
 ) -> torch.nn.Module:
     """The model of one cell and seed, such as ``stored_model("results/paper", "exp_graph_harmonic", "GNP*")``.
 
@@ -50,9 +50,10 @@ def stored_model(
         seed (int, optional): Seed of the run. (default: ``0``)
         preset (str, optional): How it was trained. (default: ``"paper"``)
         search (str, optional): How its setting was chosen. (default: ``"all"``)
+        data_seed (int, optional): Of the data that it was trained on. (default: ``0``)
     """
     store = store if isinstance(store, Store) else Store(store, create=False)
-    models = stored_models(store, find_cell(table, row, column).recipe, get_preset(preset), search)
+    models = stored_models(store, find_cell(table, row, column).recipe, get_preset(preset, data_seed), search)
     if seed not in models:
         raise ValueError(f"'seed' must be one of {', '.join(map(str, models))}, got {seed}")
     return models[seed]
@@ -65,7 +66,7 @@ def read_stored(
     models = stored_models(store, recipe, preset, search)
     if seed not in models:
         raise ValueError(f"'seed' must be one of {', '.join(map(str, models))}, got {seed}")
-    validation = Batches(recipe.dataset("val", preset), seed=None, sorted_edges=recipe.spec.level != "set")
+    validation = recipe.batches("val", preset)
     reading = read(models[seed], validation.cut(torch.arange(min(READ_GRAPHS, validation.count))))
     record = store.get(recipe.key(preset, search))
     curves: dict[str, dict[str, list[float]]] = {}

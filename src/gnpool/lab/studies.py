@@ -6,12 +6,14 @@ import functools
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from gnpool.engine import Caller, Engine
+from gnpool.engine.schedule import POLL_SECONDS
 from gnpool.lab.crystallised import crystallise
 from gnpool.lab.presets import Preset
 from gnpool.lab.recipes import Exam, Recipe
@@ -19,16 +21,6 @@ from gnpool.lab.training import examine, train, train_or_load
 from gnpool.store import Record, Store
 from gnpool.training import Progress
 from gnpool.training.machine import describe_machine
-
-POLL_SECONDS = 1.0  # how often to look whether another process has finished what this one waits for
-
-
-class StoppedError(Exception):
-    """Raised inside a study when it was asked to stop."""
-
-
-class FailedStudiesError(RuntimeError):
-    """Some studies failed for reasons of their own; everything else is done and stored."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where work units are computed: in this process, or wherever a subclass sends them.
+    """Where work units are computed.
 
     Args:
         preset (Preset): How much of the study to do.
@@ -52,6 +44,7 @@ class Bench:
         threads (int): Work units of one training side by side.
         stopped (callable): Whether to stop.
         tell (callable): Called with a :class:`Report` now and then.
+        engine (Engine): Who computes them. (default: this thread)
     """
 
     preset: Preset
@@ -60,55 +53,76 @@ class Bench:
     threads: int
     stopped: Callable[[], bool]
     tell: Callable[[Report], None]
+    engine: Engine = field(default_factory=Engine)
 
     def train(self, number: int, recipe: Recipe, learned: Record | None, checkpoint: Path) -> Any:
         """Scores, tensors and meta data of a training, or of the ``learned`` models crystallised."""
-        if self.device.type == "cpu":
-            torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
-        if learned is not None:
-            return self._crystallise(number, recipe, learned)
-        epochs = self.preset.epochs_of(recipe.spec)
-        seen: dict[int, int] = {}  # epochs done by work unit of the fit at hand
-        lowest = math.inf
-
-        def progress(step: Progress) -> None:
-            nonlocal lowest
-            self.check()
-            seen[step.unit] = step.epoch
-            lowest = min(lowest, step.best["metric"])
-            fraction = sum(seen.values()) / (epochs * step.units)
-            self.tell(Report(number, fraction, lowest if math.isfinite(lowest) else None))
-
-        return train(
-            recipe,
-            self.preset,
-            search=self.search,
-            device=self.device,
-            workers=self.threads,
-            checkpoint=checkpoint,
-            progress=progress,
-            check=self.check,
-        )
+        caller = Caller(self.stopped, self.tell, checkpoint)
+        work = (number, recipe, learned, self.preset, self.device, self.search, self.threads)
+        return self.engine.call(training_unit, *work, caller=caller)
 
     def hold(self, recipe: Recipe, exam: Exam, trained: Record) -> Any:
         """Scores, tensors and meta data of an exam."""
-        if self.device.type == "cpu":
-            torch.set_num_threads(1)
-        began = time.monotonic()
-        scores = examine(recipe, exam, self.preset, trained, self.device)
-        return scores, {}, {**describe_machine(self.device), "seconds": time.monotonic() - began}
+        caller = Caller(self.stopped, self.tell)
+        return self.engine.call(exam_unit, recipe, exam, trained, self.preset, self.device, caller=caller)
 
     def check(self) -> None:
         """Leave, if that was asked for."""
-        if self.stopped():
-            raise StoppedError
+        Caller(self.stopped).check()
 
-    def _crystallise(self, number: int, recipe: Recipe, learned: Record) -> Any:
-        def progress(fraction: float) -> None:
-            self.check()
-            self.tell(Report(number, fraction))
 
-        return crystallise(recipe, self.preset, learned, device=self.device, progress=progress, check=self.check)
+def training_unit(
+    caller: Caller,
+    number: int,
+    recipe: Recipe,
+    learned: Record | None,
+    preset: Preset,
+    device: torch.device,
+    search: str,
+    threads: int,
+) -> Any:
+    """The unit of :meth:`Bench.train`."""
+    if device.type == "cpu":
+        torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
+    if learned is not None:
+
+        def advance(fraction: float) -> None:
+            caller.check()
+            caller.tell(Report(number, fraction))
+
+        return crystallise(recipe, preset, learned, device=device, progress=advance, check=caller.check)
+    epochs = preset.epochs_of(recipe.spec)
+    seen: dict[int, int] = {}  # epochs done by work unit of the fit at hand
+    lowest = math.inf
+
+    def progress(step: Progress) -> None:
+        nonlocal lowest
+        caller.check()
+        seen[step.unit] = step.epoch
+        lowest = min(lowest, step.best["metric"])
+        fraction = sum(seen.values()) / (epochs * step.units)
+        caller.tell(Report(number, fraction, lowest if math.isfinite(lowest) else None))
+
+    assert caller.checkpoint is not None
+    return train(
+        recipe,
+        preset,
+        search=search,
+        device=device,
+        workers=threads,
+        checkpoint=caller.checkpoint,
+        progress=progress,
+        check=caller.check,
+    )
+
+
+def exam_unit(caller: Caller, recipe: Recipe, exam: Exam, trained: Record, preset: Preset, device: torch.device) -> Any:
+    """The unit of :meth:`Bench.hold`."""
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    began = time.monotonic()
+    scores = examine(recipe, exam, preset, trained, device)
+    return scores, {}, {**describe_machine(device), "seconds": time.monotonic() - began}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gnpool.lab.presets import Preset
 from gnpool.lab.rebuild import crystal_models
-from gnpool.lab.recipes import EVALUATION_BATCH, Exam, Recipe
+from gnpool.lab.recipes import Exam, Recipe
 from gnpool.store import Record, Store
 from gnpool.training import Batches, Fit, Progress, Setting, evaluate_items, fit_many, seeded
 from gnpool.training.machine import describe_machine
@@ -58,7 +58,7 @@ def train(
     """
     began = time.monotonic()
     settings, seeds = list(preset.settings(recipe.space)), list(range(preset.seeds))
-    data = {split: recipe.dataset(split, preset) for split in ("train", "val")}
+    data = {split: recipe.batches(split, preset) for split in ("train", "val")}
     fit = functools.partial(_fit, recipe, preset, data, device, workers, checkpoint, progress, check)
     runs: list[dict[str, Any]] = []
     if search == "point" and len(settings) * len(recipe.variants) > 1:
@@ -100,7 +100,7 @@ def train(
 def _fit(
     recipe: Recipe,
     preset: Preset,
-    data: dict[str, list[Any]],
+    data: dict[str, Batches],
     device: torch.device,
     workers: int,
     checkpoint: Path,
@@ -111,7 +111,7 @@ def _fit(
     seeds: Sequence[int],
     phase: str,
 ) -> Fit:
-    task, edges = recipe.spec, recipe.spec.level != "set"
+    task = recipe.spec
     epochs, cpu = preset.epochs_of(task), device.type == "cpu"
 
     def loss(prediction: Tensor, batch: Any) -> Tensor:
@@ -120,12 +120,12 @@ def _fit(
 
     return fit_many(
         lambda: recipe.build(recipe.variants[variant]),
-        Batches(data["train"], recipe.batch_in(preset), seed=0, sorted_edges=edges),
+        data["train"],
         loss if cpu else task.loss,
         settings,
         seeds=seeds,
         epochs=epochs,
-        validation=Batches(data["val"], EVALUATION_BATCH, seed=None, sorted_edges=edges),
+        validation=data["val"],
         criteria={"metric": task.metric},
         schedule=preset.schedule(epochs),
         device=device,

@@ -113,34 +113,42 @@ def pool_fwd(
     scalar = _TYPES[x.dtype](eps)
     threads = 1 if (E + S) * D < _INLINE_BELOW else min(thread_count(), tasks)
     flag: Tensor | None = None
+    by_node, by_edge = False, True
     if col is not None and weight is None and E >= _USES * N:
         center, flag, power, moment = _node_powers(x, p, scalar, relu, slopes=False)
-        if flag.any():
-            lists = (_at(power), _at(moment), _at(ptr), _at(col), _at(p), _at(q), _at(center), _at(flag))
-            out = (_at(y), _at(M), _at(C), _at(dydp), _at(long), _at(part), D, S, tasks, span, int(stats), n_long)
-            held = (power, moment, ptr, col, p, q, center, flag, y, M, C, dydp, long, part)
-            _launch(cpu_nodes.node_sum_kernel, (*lists, *out), scalar, threads, held)
+        by_node, by_edge = _ways(flag, D)
     common = (_at(p), _at(q), _at(y), _at(M), _at(C), _at(dydp), _at(long), _at(part))
     sizes = (D, S, tasks, span, int(relu), int(stats), n_long, _at(flag))
     args = (_at(x), _at(weight), _at(ptr), _at(col), _at(eid), *common, *sizes)
     keep = (x, weight, ptr, col, eid, p, q, y, M, C, dydp, long, part, flag)
-    if flag is None or not flag.all():
+    if by_edge:
         _launch(cpu_kernels.fwd_kernel, args, scalar, threads, keep)
+    if by_node:
+        lists = (_at(power), _at(moment), _at(ptr), _at(col), _at(p), _at(q), _at(center), _at(flag))
+        out = (_at(y), _at(M), _at(C), _at(dydp), _at(long), _at(part), D, S, tasks, span, int(stats), n_long)
+        held = (power, moment, ptr, col, p, q, center, flag, y, M, C, dydp, long, part)
+        _launch(cpu_nodes.node_sum_kernel, (*lists, *out), scalar, threads, held)
     if n_long:
         cpu_kernels.fwd_merge_kernel((_at(ptr), *common, D, int(stats), n_long), scalar)
     return terms
 
 
 def _node_powers(x: Tensor, p: Tensor, eps: Any, relu: bool, slopes: bool) -> tuple[Tensor, ...]:
-    """The units of the channels, which blocks of channels are safe, and the powers of all nodes there."""
+    """The units of the channels, which of them are safe, and the powers of all nodes there."""
     N, D = x.shape
     blocks = -(-D // BLOCK)
-    center, flag = x.new_empty(D), torch.empty(blocks, dtype=torch.int8, device="cpu")
+    center, flag = x.new_empty(D), torch.empty(blocks + D, dtype=torch.int8, device="cpu")
     power, moment = torch.empty_like(x), x.new_empty(0) if slopes else torch.empty_like(x)
     args = (_at(x), _at(p), _at(center), _at(flag), _at(power), _at(moment), N, D, int(relu), int(slopes))
     threads = 1 if N * D < _INLINE_BELOW else min(thread_count(), blocks)
     _launch(cpu_nodes.node_kernel, args, eps, threads, (x, p, center, flag, power, moment))
     return center, flag, power, moment
+
+
+def _ways(flag: Tensor, D: int) -> tuple[bool, bool]:
+    """Whether any channel goes by way of the nodes, and whether any by way of the edges."""
+    channels = flag[-D:]
+    return bool(channels.any()), not bool(channels.all())
 
 
 def pool_bwd(
@@ -202,24 +210,26 @@ def pool_bwd(
         long, n_long, slots = _plan(t_ptr, N, E)
         part = torch.empty((slots, D), dtype=torch.float64, device="cpu") if n_long else None
         flag: Tensor | None = None
+        by_node, by_edge = False, True
         if weight is None and not need_weight and E >= _USES * N:
             center, flag, power, _ = _node_powers(x, p, scalar, relu, slopes=True)
             cpu_nodes.node_uniform_kernel((_at(M), _at(center), _at(flag), S, D), scalar)
-            if flag.any():
-                span = max(16, _TASK // min(D, BLOCK))
-                tasks = -(-(E + N) // span) * blocks
-                args = (_at(x), _at(t_ptr), _at(t_row), _at(p), _at(pack), _at(power), _at(flag), _at(dx))
-                keep = (x, t_ptr, t_row, p, pack, power, flag, dx, long, part)
-                args += (_at(long), _at(part), N, D, tasks, span, int(relu), n_long)
-                _launch(cpu_nodes.node_slope_kernel, args, scalar, min(threads, tasks), keep)
+            by_node, by_edge = _ways(flag, D)
         span = max(16, _TASK // D)
-        tasks = -(-(E + N) // span) if flag is None or not flag.all() else 0
+        tasks = -(-(E + N) // span)
         dx_at = _at(dx) if need_x else 0
         args = (_at(x), _at(weight), _at(t_ptr), _at(t_row), _at(t_eid), _at(p), _at(pack), _at(mark), dx_at)
         args += (_at(dw) if need_weight else 0, _at(long), _at(part), N, D, tasks, span, int(relu), n_long, _at(flag))
         keep = (x, weight, t_ptr, t_row, t_eid, p, pack, mark, dx, dw, long, part, flag)
-        if tasks:
+        if by_edge:
             _launch(cpu_backward.bwd_sources_kernel, args, scalar, min(threads, tasks), keep)
+        if by_node:
+            span = max(16, _TASK // min(D, BLOCK))
+            tasks = -(-(E + N) // span) * blocks
+            args = (_at(x), _at(t_ptr), _at(t_row), _at(p), _at(pack), _at(power), _at(flag), _at(dx))
+            keep = (x, t_ptr, t_row, p, pack, power, flag, dx, long, part)
+            args += (_at(long), _at(part), N, D, tasks, span, int(relu), n_long)
+            _launch(cpu_nodes.node_slope_kernel, args, scalar, min(threads, tasks), keep)
         if n_long and need_x:
             cpu_backward.bwd_merge_kernel((_at(t_ptr), _at(dx), _at(long), _at(part), D, n_long), scalar)
     dp, dq = (sums if n_sums == 1 else _sum_rows(sums)).unbind(0)

@@ -38,6 +38,23 @@ from gnpool.ops.cpu_math import (
 
 
 @njit(**INLINE)
+def load_ranges(p, eps, low, high, scan, nb):
+    """Per channel: the M for which ``slope`` will do, and whether it will not do for a denormal u."""
+    facts = float_facts(eps)
+    normal_eps = eps >= cast(2.0 ** facts[0], eps)
+    for d in range(nb):
+        value = p[d]
+        highest = facts[1]
+        if value < 0.0:
+            highest = min(highest, facts[3] - facts[4])
+        fits = value >= 1.0 or value < 0.0
+        low[d] = cast(2.0 ** facts[0] if fits else np.inf, eps)
+        high[d] = cast(2.0**highest if fits else 0.0, eps)
+        # An exponent p - 1 in (0, 1) needs the logarithm of a denormal u to be right; so only without eps.
+        scan[d] = (not normal_eps) and value > 1.0 and value < 2.0
+
+
+@njit(**INLINE)
 def load_slopes(p, eps, power, power_64, thr, dead, nb):
     """Per channel: p - 1, the largest v without a slope, and whether such an entry is removed (p < 0) or only flat."""
     for d in range(nb):
@@ -73,6 +90,16 @@ def slope_any(z, clip, eps, thr, m, power, gc, idle):
     return select(v <= thr, idle, with_sign(h, z))
 
 
+@njit(**INLINE)
+def slope_by_need(z, clip, eps, thr, m, power, power_64, gc, idle, low, high, scan, tiny):
+    """The one of the two that the channel needs, whatever its neighbours do."""
+    v = magnitude(z, clip)
+    fast = (m >= low) & (m <= high) & ((scan == 0) | (v == cast(0.0, z)) | (v >= tiny))
+    return select(
+        fast, slope(z, clip, eps, thr, m, power, gc, idle), slope_any(z, clip, eps, thr, m, power_64, gc, idle)
+    )
+
+
 @compiled
 def bwd_segment_kernel(args, eps):
     """Over segments: the packed (M, g C), the marks, and the partial sums of dp and dq of each task."""
@@ -80,11 +107,9 @@ def bwd_segment_kernel(args, eps):
     ptr, mark = pointer(ptr_at, np.int64(0)), pointer(mark_at, np.int8(0))
     grad, y, dydp = pointer(grad_at, eps), pointer(y_at, eps), pointer(dydp_at, eps)
     M, C = pointer(M_at, eps), pointer(C_at, eps)
-    pack, sums, p = pointer(pack_at, eps), pointer(sums_at, 0.0), pointer(p_at, 0.0)
-    facts = float_facts(eps)
-    normal_eps = eps >= cast(2.0 ** facts[0], eps)
+    pack, sums = pointer(pack_at, eps), pointer(sums_at, 0.0)
     low, high, m_t, g_t = stack(eps), stack(eps), stack(eps), stack(eps)
-    dp, dq = stack(0.0), stack(0.0)
+    dp, dq, scans = stack(0.0), stack(0.0), stack(np.int8(0))
     done = np.int64(0)
     while True:
         task = next_task(counter, done)
@@ -93,17 +118,10 @@ def bwd_segment_kernel(args, eps):
             break
         for c0 in range(0, D, BLOCK):
             nb = min(np.int64(BLOCK), D - c0)
+            load_ranges(pointer(p_at + 8 * c0, 0.0), eps, low, high, scans, nb)
             scan = False
             for d in range(nb):
-                value = p[c0 + d]
-                lowest, highest = facts[0], facts[1]
-                if value < 0.0:
-                    highest = min(highest, facts[3] - facts[4])
-                # An exponent p - 1 in (0, 1) needs the logarithm of a denormal u to be right; so only without eps.
-                scan |= (not normal_eps) and value > 1.0 and value < 2.0
-                fits = value >= 1.0 or value < 0.0
-                low[d] = cast(2.0**lowest if fits else np.inf, eps)
-                high[d] = cast(2.0**highest if fits else 0.0, eps)
+                scan |= scans[d] != 0
                 dp[d] = 0.0
                 dq[d] = 0.0
             for s in range(task * span, min(S, (task + 1) * span)):
@@ -153,6 +171,7 @@ def bwd_rows_kernel(args, eps):
     blocks = (D + BLOCK - 1) // BLOCK
     power, thr, m_t, g_t, idle = stack(eps), stack(eps), stack(eps), stack(eps), stack(eps)
     power_64, dead = stack(0.0), stack(np.int8(0))
+    low, high, scan = stack(eps), stack(eps), stack(np.int8(0))
     last_block = np.int64(-1)
     done = np.int64(0)
     first, last = ptr[0], ptr[S]
@@ -166,6 +185,7 @@ def bwd_rows_kernel(args, eps):
         nb = min(np.int64(BLOCK), D - c0)
         if block != last_block:
             load_slopes(pointer(p_at + 8 * c0, 0.0), eps, power, power_64, thr, dead, nb)
+            load_ranges(pointer(p_at + 8 * c0, 0.0), eps, low, high, scan, nb)
             last_block = block
         lo = (task // blocks) * span
         hi = lo + span
@@ -198,16 +218,18 @@ def bwd_rows_kernel(args, eps):
                 g_t[d] = pack[at + D + d]
                 idle[d] = select(dead[d] != 0, zero, g_t[d] * zero)
             state = mark[s * blocks + block]
-            if state == 2:
-                for i in range(e, stop):
-                    if has_denormal(x, row_at(col, has_col, i, D, c0), nb, one, clip, tiny):
-                        state = 1
-            if state == 1:
-                while e < stop:
-                    r0 = row_at(col, has_col, e, D, c0)
+            while state != 0 and e < stop:
+                r0 = row_at(col, has_col, e, D, c0)
+                if state == 1 or has_denormal(x, r0, nb, one, clip, tiny):
                     for d in range(nb):
-                        dx[r0 + d] = slope_any(x[r0 + d], clip, eps, thr[d], m_t[d], power_64[d], g_t[d], idle[d])
-                    e += 1
+                        dx[r0 + d] = slope_by_need(
+                            x[r0 + d], clip, eps, thr[d], m_t[d], power[d], power_64[d], g_t[d], idle[d],
+                            low[d], high[d], scan[d], tiny,
+                        )  # fmt: skip
+                else:
+                    for d in range(nb):
+                        dx[r0 + d] = slope(x[r0 + d], clip, eps, thr[d], m_t[d], power[d], g_t[d], idle[d])
+                e += 1
             while e < stop:
                 if has_col and e + AHEAD < last:
                     r1 = row_at(col, has_col, e + AHEAD, D, c0)
@@ -250,6 +272,7 @@ def bwd_sources_kernel(args, eps):
     blocks = (D + BLOCK - 1) // BLOCK
     power, thr, a_t, prod, lane = stack(eps), stack(eps), stack(eps), stack(eps), stack(eps)
     power_64, a_64, dead = stack(0.0), stack(0.0), stack(np.int8(0))
+    low, high, scan = stack(eps), stack(eps), stack(np.int8(0))
     last = t_ptr[N]
     last_block = np.int64(-1)
     done = np.int64(0)
@@ -264,12 +287,13 @@ def bwd_sources_kernel(args, eps):
         if first_row > 0 and t_ptr[first_row] - t_ptr[first_row - 1] > PIECE:
             first_row -= 1
         for block in range(blocks):
-            if flag_at != 0 and flag[block] != 0:  # done by way of the nodes
+            if flag_at != 0 and flag[block] == 1:  # all of it is done by way of the nodes
                 continue
             c0 = block * BLOCK
             nb = min(np.int64(BLOCK), D - c0)
             if block != last_block:
                 load_slopes(pointer(p_at + 8 * c0, 0.0), eps, power, power_64, thr, dead, nb)
+                load_ranges(pointer(p_at + 8 * c0, 0.0), eps, low, high, scan, nb)
                 for d in range(nb, BLOCK):
                     prod[d] = zero
                 last_block = block
@@ -334,7 +358,10 @@ def bwd_sources_kernel(args, eps):
                                 for d in range(nb):
                                     v, g0 = x[r + d], pack[at + D + d]
                                     i0 = select(dead[d] != 0, zero, g0 * zero)
-                                    d0 = slope_any(v * w0, clip, eps, thr[d], pack[at + d], power_64[d], g0, i0)
+                                    d0 = slope_by_need(
+                                        v * w0, clip, eps, thr[d], pack[at + d], power[d], power_64[d], g0, i0,
+                                        low[d], high[d], scan[d], tiny,
+                                    )  # fmt: skip
                                     a_t[d] += w0 * d0
                                     prod[d] = d0 * v
                             else:

@@ -226,7 +226,7 @@ def fwd_kernel(args, eps):
         if task >= tasks:
             break
         block = task % blocks
-        if flag_at != 0 and flag[block] != 0:  # done by way of the nodes
+        if flag_at != 0 and flag[block] == 1:  # all of it is done by way of the nodes
             continue
         c0 = block * BLOCK
         nb = min(np.int64(BLOCK), D - c0)

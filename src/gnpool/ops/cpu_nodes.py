@@ -7,9 +7,12 @@ of measure per channel for the whole graph, in place of the extreme M of each se
     dx_j = sign(x_j) 2^((p - 1) l_j) sum_i g_i C_i
 
 The results y, C and dy/dp are those of README.md with M = G, since M is only a unit. What a segment's own M is for,
-that nothing underflows, must then hold for the whole graph: ``node_kernel`` looks at the range of u in each block of
-channels and flags the blocks where the powers of all nodes keep clear of the ends of the type. The others take the
-usual way.
+that nothing underflows, must then hold for the whole graph: ``node_kernel`` looks at the range of u in each channel
+and flags the channels where the powers of all nodes keep clear of the ends of the type. The others take the usual way.
+So what is in one channel, NaN or an extreme exponent, changes no bit of another. A block whose channels differ goes
+both ways, and this one, which comes second, writes its own channels only.
+
+``flag`` has for each block NONE, ALL or SOME, and then a 1 or 0 for each channel.
 Powers are computed in float64, so that a segment far from G loses nothing.
 """
 
@@ -33,10 +36,12 @@ from gnpool.ops.cpu_math import (
     stack,
 )
 
+NONE, ALL, SOME = 0, 1, 2
+
 
 @compiled
 def node_kernel(args, eps):
-    """For each block of channels: whether it is safe, its units G and, if so, W and l W of all nodes, or 2^((p - 1) l).
+    """For each channel: whether it is safe, its unit G and, if so, W and l W of all nodes, or 2^((p - 1) l).
 
     ``slopes`` asks for the latter. Channels in which nothing takes part have G = 1 and powers of 0.
     """
@@ -48,7 +53,7 @@ def node_kernel(args, eps):
     limit = 80.0 if facts[1] < 1000.0 else 600.0  # binary digits between the largest and the smallest power
     lowest, highest = bits(cast(2.0 ** facts[0], eps)), bits(cast(2.0 ** facts[1], eps))
     low, high = stack(bits(eps)), stack(bits(eps))
-    thr, unit, unit_64, p_64 = stack(eps), stack(eps), stack(0.0), stack(0.0)
+    thr, unit, unit_64, p_64, fit = stack(eps), stack(eps), stack(0.0), stack(0.0), stack(np.int8(0))
     blocks = (D + BLOCK - 1) // BLOCK
     done = np.int64(0)
     while True:
@@ -70,31 +75,33 @@ def node_kernel(args, eps):
                 out = (v <= thr[d]) | (b == cast(0, b))
                 low[d] = select(out | (b > low[d]), low[d], b)
                 high[d] = select(out | (b < high[d]), high[d], b)
-        safe = True
+        safe = np.int64(0)
         for d in range(nb):
             value = p[c0 + d]
             some = high[d] >= cast(0, high[d])
             first = from_bits(low[d]) if some else cast(1.0, eps)
             last = from_bits(high[d]) if some else cast(1.0, eps)
             size = abs(value)
-            fits = size >= 1.0 and size <= limit
+            fits = size >= 0.25 and size <= limit  # below, as in load_exponents
             if some:
                 fits = fits and low[d] >= lowest and high[d] <= highest
                 if fits:
                     fits = (size + 1.0) * log2_ratio(np.float64(last), np.float64(first)) <= limit
-            safe = safe and fits
+            safe += np.int64(1 if fits else 0)
+            fit[d] = cast(1 if fits else 0, fit[d])
+            flag[blocks + c0 + d] = fit[d]
             unit[d] = first if value < 0.0 else last
             unit_64[d] = np.float64(unit[d])
             p_64[d] = value - 1.0 if slopes else value
             center[c0 + d] = unit[d]
-        flag[block] = 1 if safe else 0
-        if safe:
+        flag[block] = ALL if safe == nb else (SOME if safe > 0 else NONE)
+        if safe > 0:
             for r in range(N):
                 at = r * D + c0
                 for d in range(nb):
                     v = magnitude(x[at + d], clip)
                     u = v + eps
-                    out = (v <= thr[d]) | (u == cast(0.0, eps))
+                    out = (v <= thr[d]) | (u == cast(0.0, eps)) | (fit[d] == 0)
                     log_r = log2_ratio(np.float64(select(out, unit[d], u)), unit_64[d])
                     w = select(out, 0.0, exp2_weight(p_64[d] * log_r))
                     power[at + d] = cast(w, eps)
@@ -104,7 +111,7 @@ def node_kernel(args, eps):
 
 @compiled
 def node_sum_kernel(args, eps):
-    """y, M = G, C and dy/dp of the segments, in the flagged blocks, as sums of W and l W."""
+    """y, M = G, C and dy/dp of the segments, in the flagged channels, as sums of W and l W."""
     (counter, power_at, moment_at, ptr_at, col_at, p_at, q_at, center_at, flag_at) = args[:9]
     (y_at, M_at, C_at, dydp_at, long_at, part_at, D, S, tasks, span, stats, n_long) = args[9:]
     long, part = pointer(long_at, np.int64(0)), pointer(part_at, 0.0)
@@ -114,6 +121,7 @@ def node_sum_kernel(args, eps):
     y, M, C, dydp = pointer(y_at, eps), pointer(M_at, eps), pointer(C_at, eps), pointer(dydp_at, eps)
     zero = cast(0.0, eps)
     a_t, b_t = stack(eps), stack(eps)
+    y_t, M_t, C_t, dydp_t = stack(eps), stack(eps), stack(eps), stack(eps)
     inv_p, q_64, m_64, a_64, b_64, log_a, factor = (
         stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0),
     )  # fmt: skip
@@ -126,8 +134,9 @@ def node_sum_kernel(args, eps):
         if task >= tasks:
             break
         block = task % blocks
-        if flag[block] == 0:
+        if flag[block] == NONE:
             continue
+        some = flag[block] == SOME
         c0 = block * BLOCK
         nb = min(np.int64(BLOCK), D - c0)
         for d in range(nb):
@@ -185,15 +194,23 @@ def node_sum_kernel(args, eps):
                     for d in range(nb):
                         a_64[d] += a_t[d]
                         b_64[d] += b_t[d]
-                if slot < 0:
-                    at = s * D + c0
+                at = s * D + c0
+                if slot < 0 and not some:
                     finish(y, M, C, dydp, at, nb, n, stats, m_64, a_64, b_64, inv_p, q_64, log_a, factor, eps)
+                elif slot < 0:
+                    finish(y_t, M_t, C_t, dydp_t, 0, nb, n, stats, m_64, a_64, b_64, inv_p, q_64, log_a, factor, eps)
+                    for d in range(nb):
+                        if flag[blocks + c0 + d] != 0:
+                            y[at + d] = y_t[d]
+                            if stats:
+                                M[at + d], C[at + d], dydp[at + d] = M_t[d], C_t[d], dydp_t[d]
                 else:  # as fwd_merge_kernel takes it
                     at = slot * 3 * D + c0
                     for d in range(nb):
-                        part[at + d] = m_64[d]
-                        part[at + D + d] = a_64[d]
-                        part[at + 2 * D + d] = b_64[d]
+                        if flag[blocks + c0 + d] != 0:
+                            part[at + d] = m_64[d]
+                            part[at + D + d] = a_64[d]
+                            part[at + 2 * D + d] = b_64[d]
                     slot += 1
                 i += 1
             s += 1
@@ -201,26 +218,32 @@ def node_sum_kernel(args, eps):
 
 @compiled
 def node_uniform_kernel(args, eps):
-    """Takes the flag from blocks in which the M of some segment is not the unit of the channel."""
+    """Takes the flag from channels in which the M of some segment is not the unit."""
     (M_at, center_at, flag_at, S, D) = args
     M, center, flag = pointer(M_at, eps), pointer(center_at, eps), pointer(flag_at, np.int8(0))
-    zero = cast(0.0, eps)
-    for block in range((D + BLOCK - 1) // BLOCK):
+    zero, other = cast(0.0, eps), stack(np.int8(0))
+    blocks = (D + BLOCK - 1) // BLOCK
+    for block in range(blocks):
         c0 = block * BLOCK
         nb = min(np.int64(BLOCK), D - c0)
-        other = np.int64(0)
+        for d in range(nb):
+            other[d] = cast(0, other[d])
         for s in range(S):
             at = s * D + c0
             for d in range(nb):
                 m = M[at + d]
-                other |= np.int64((m != center[c0 + d]) & (m != zero))
-        if other != 0:
-            flag[block] = 0
+                other[d] |= cast((m != center[c0 + d]) & (m != zero), other[d])
+        safe = np.int64(0)
+        for d in range(nb):
+            if other[d] != 0:
+                flag[blocks + c0 + d] = 0
+            safe += np.int64(flag[blocks + c0 + d])
+        flag[block] = ALL if safe == nb else (SOME if safe > 0 else NONE)
 
 
 @compiled
 def node_slope_kernel(args, eps):
-    """dx in the flagged blocks: the power of the node times the sum of g C over its segments."""
+    """dx in the flagged channels: the power of the node times the sum of g C over its segments."""
     (counter, x_at, t_ptr_at, t_row_at, p_at, pack_at, power_at, flag_at, dx_at, long_at, part_at) = args[:11]
     (N, D, tasks, span, relu, n_long) = args[11:]
     long, part = pointer(long_at, np.int64(0)), pointer(part_at, 0.0)
@@ -238,8 +261,9 @@ def node_slope_kernel(args, eps):
         if task >= tasks:
             break
         block = task % blocks
-        if flag[block] == 0:
+        if flag[block] == NONE:
             continue
+        some = flag[block] == SOME
         c0 = block * BLOCK
         nb = min(np.int64(BLOCK), D - c0)
         for d in range(nb):
@@ -291,12 +315,17 @@ def node_slope_kernel(args, eps):
                     idle = select(p[c0 + d] < 0.0, 0.0, a_64[d] * 0.0)  # a flat entry still passes NaN on
                     h = a_64[d] * np.float64(power[at + d])
                     a_64[d] = select(v <= thr[d], idle, select(z < zero, -h, h))
-                if slot < 0:
+                if slot < 0 and not some:
                     for d in range(nb):
                         dx[at + d] = cast(a_64[d], eps)
+                elif slot < 0:
+                    for d in range(nb):
+                        if flag[blocks + c0 + d] != 0:
+                            dx[at + d] = cast(a_64[d], eps)
                 else:  # as bwd_merge_kernel takes it
                     for d in range(nb):
-                        part[slot * D + c0 + d] = a_64[d]
+                        if flag[blocks + c0 + d] != 0:
+                            part[slot * D + c0 + d] = a_64[d]
                     slot += 1
                 i += 1
             j += 1

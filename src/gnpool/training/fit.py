@@ -3,6 +3,7 @@ r"""``fit_many``: settings times seeds of one model, trained at once."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,14 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
+from gnpool.engine import Caller, Engine
 from gnpool.training.batches import Batches
 from gnpool.training.checkpoint import fingerprint_of, read_checkpoint, write_checkpoint
 from gnpool.training.cuda_graph import own_stream
 from gnpool.training.program import Forward, Loss
 from gnpool.training.result import Fit
-from gnpool.training.settings import Setting, plan_runs, plan_units
+from gnpool.training.settings import Run, Setting, plan_runs, plan_units
 from gnpool.training.unit import Study, Unit
 
 UNIT_SIZE = {"cpu": 8, "cuda": 512}  # runs in a work unit, where the caller does not say; a constant on purpose
@@ -59,6 +62,7 @@ def fit_many(
     cuda_graph: bool | None = None,
     checkpoint: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
+    engine: Engine | None = None,
 ) -> Fit:
     r"""Trains one model under many settings and seeds, all at once.
 
@@ -99,6 +103,8 @@ def fit_many(
         checkpoint (str or Path, optional): A folder. Every unit saves its state there about twice a minute and when
             it is interrupted, and goes on from what it finds: the result is the same as without interruption.
         progress (callable, optional): Called with a :class:`Progress` after every epoch of a unit.
+        engine (Engine, optional): Who trains the units: a :class:`~gnpool.engine.RayEngine` sends each to its cluster,
+            with everything that is passed here, and calls ``progress`` twice a second at most. (default: this process)
 
     Returns:
         Fit: The runs, with their curves and the weights of their best epochs.
@@ -129,7 +135,8 @@ def fit_many(
     if epochs < 1:
         raise ValueError(f"fit_many: 'epochs' must be at least 1, got {epochs}")
     device = torch.device(device)
-    if device.type == "cuda" and not torch.cuda.is_available():
+    engine = engine or Engine(device)
+    if device.type == "cuda" and not torch.cuda.is_available() and not engine.remote:
         raise ValueError("fit_many: 'device' is cuda, but torch finds no GPU here; use device='cpu'")
     if criteria is not None and "loss" in criteria:
         raise ValueError("fit_many: 'criteria' must not have the name 'loss', which is the training loss itself")
@@ -151,11 +158,59 @@ def fit_many(
         schedule=schedule,
         cuda_graph=cuda_graph,
     )
-    units = [Unit(study, part) for part in plan_units(plan_runs(settings, seeds), size)]
+    here = dataclasses.replace(study, device=engine.here) if engine.remote else study
+    units = [Unit(here, part) for part in plan_units(plan_runs(settings, seeds), size)]
     if workers is None:
-        workers = torch.get_num_threads() if device.type == "cpu" and not units[0].draws else 1
-    _run_units(units, workers, None if checkpoint is None else Path(checkpoint), progress)
+        workers = engine.jobs(torch.get_num_threads() if device.type == "cpu" and not units[0].draws else 1)
+
+    def train(number: int, tell: Callable[[Progress], None], stopped: Callable[[], bool], saver: _Saver | None) -> None:
+        unit = units[number]
+        if not engine.remote:
+            _advance(unit, number, len(units), tell, stopped, saver)
+        elif int(unit.epoch) < epochs:
+            data = (engine.share(study.batches), engine.share(study.validation))
+            alone = dataclasses.replace(study, batches=None, validation=None)
+            place = (unit.runs, number, len(units), unit.state())
+            unit.load_state(engine.call(distant_unit, alone, *data, *place, caller=Caller(stopped, tell)))
+
+    _run_units(units, train, workers, None if checkpoint is None else Path(checkpoint), progress)
     return Fit(units)
+
+
+def distant_unit(
+    caller: Caller,
+    study: Study,
+    batches: Any,
+    validation: Any,
+    runs: Sequence[Run],
+    number: int,
+    units: int,
+    state: dict[str, Tensor],
+) -> dict[str, Tensor]:
+    """Train a unit in another process, on from ``state``; its state at the end."""
+    unit = Unit(dataclasses.replace(study, batches=batches, validation=validation), runs)
+    unit.load_state(state)
+    _advance(unit, number, units, caller.tell, caller.stopped, None)
+    return {name: value.cpu() for name, value in unit.state().items()}
+
+
+def _advance(
+    unit: Unit,
+    number: int,
+    units: int,
+    tell: Callable[[Progress], None],
+    stopped: Callable[[], bool],
+    saver: _Saver | None,
+) -> None:
+    """Train a unit to its end, or until stopped."""
+    began = time.monotonic()
+    if unit.study.device.type == "cpu":
+        torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
+    with torch.random.fork_rng() if unit.draws else contextlib.nullcontext(), own_stream(unit.study.device):
+        while int(unit.epoch) < unit.study.epochs and unit.train_epoch(stopped):
+            if saver is not None:
+                saver.save_sometimes()
+            tell(_where(unit, number, units, began))
 
 
 def _as_batches(data: Any, batch_size: int, seed: int | None) -> Any:
@@ -167,24 +222,24 @@ def _as_batches(data: Any, batch_size: int, seed: int | None) -> Any:
 
 
 def _run_units(
-    units: list[Unit], workers: int, folder: Path | None, progress: Callable[[Progress], None] | None
+    units: list[Unit],
+    train: Callable[[int, Callable[[Progress], None], Callable[[], bool], _Saver | None], None],
+    workers: int,
+    folder: Path | None,
+    progress: Callable[[Progress], None] | None,
 ) -> None:
     """Run all units, ``workers`` at a time; whatever ends it early, each unit stops between two steps and saves."""
     stop, lock = threading.Event(), threading.Lock()
 
+    def tell(where: Progress) -> None:
+        if progress is not None:
+            with lock:
+                progress(where)
+
     def run(number: int) -> None:
-        unit, began = units[number], time.monotonic()
-        saver = None if folder is None else _Saver(unit, folder / f"unit{number:04d}.safetensors")
-        if unit.study.device.type == "cpu":
-            torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
+        saver = None if folder is None else _Saver(units[number], folder / f"unit{number:04d}.safetensors")
         try:
-            with torch.random.fork_rng() if unit.draws else contextlib.nullcontext(), own_stream(unit.study.device):
-                while int(unit.epoch) < unit.study.epochs and unit.train_epoch(stop.is_set):
-                    if saver is not None:
-                        saver.save_sometimes()
-                    if progress is not None:
-                        with lock:
-                            progress(_where(unit, number, len(units), began))
+            train(number, tell, stop.is_set, saver)
         finally:
             if saver is not None:
                 saver.save()

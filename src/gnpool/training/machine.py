@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import platform
+import shutil
+import subprocess
 from collections.abc import Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import torch
 
+COMMIT = "GNPOOL_COMMIT"  # tells it to a copy of the source without its history
+ROOT = Path(__file__).parents[3]  # of the source tree; of an installed package anything
+GIT_SECONDS = 20.0
+
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
-    """Where a result comes from."""
+    """Where a result comes from: device, versions and, in a source tree, the commit."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     packages = ("torch", "torch-geometric", "numpy", "numba", "triton")
-    return {"device": f"{device.type}: {name}", "python": platform.python_version(), "versions": _versions(packages)}
+    found = {"device": f"{device.type}: {name}", "python": platform.python_version(), "versions": _versions(packages)}
+    here = commit()
+    return found if here is None else {**found, "commit": here}
+
+
+@functools.cache
+def commit() -> str | None:
+    """The commit of the source that runs, with a plus where it was changed since; None where nobody knows."""
+    told = os.environ.get(COMMIT)
+    git = shutil.which("git")
+    if told or git is None or not (ROOT / ".git").exists() or not (ROOT / "src" / "gnpool").is_dir():
+        return told or None
+    try:
+        head = _git(git, "rev-parse", "--short=7", "HEAD")
+        changed = _git(git, "status", "--porcelain", "--", "src")
+    except (OSError, subprocess.SubprocessError):  # no history, or one of another user
+        return None
+    return f"{head}+" if changed else head
+
+
+def _git(git: str, *words: str) -> str:
+    command = [git, "-C", str(ROOT), *words]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=GIT_SECONDS)  # noqa: S603 -- fixed words
+    return done.stdout.strip()
 
 
 def _versions(packages: Sequence[str]) -> dict[str, str | None]:

@@ -1,0 +1,21 @@
+"""Who runs a unit of work, and where: the calling thread, or the machines of a Ray cluster."""
+
+from gnpool.engine.base import ENGINES, Caller, Engine, StoppedError, choose_device
+from gnpool.engine.cluster import LostError, RayEngine, UnitError
+from gnpool.engine.opened import open_engine
+from gnpool.engine.schedule import side_by_side, threads, work_off
+
+__all__ = [
+    "ENGINES",
+    "Caller",
+    "Engine",
+    "LostError",
+    "RayEngine",
+    "StoppedError",
+    "UnitError",
+    "choose_device",
+    "open_engine",
+    "side_by_side",
+    "threads",
+    "work_off",
+]

@@ -1,0 +1,79 @@
+"""Calls side by side: some at a time, those that another process is at later, those that fail set apart."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from gnpool.engine.base import StoppedError
+from gnpool.store import StoreError
+
+POLL_SECONDS = 1.0  # how often to look whether another process has finished what this one waits for
+# What is no reason of one call's own: the next one would meet it, too.
+COMMON = (StoppedError, StoreError, OSError, ImportError, BrokenExecutor)
+T = TypeVar("T")
+
+
+def work_off(
+    submit: Callable[[T], Future[bool]],
+    items: Sequence[T],
+    jobs: int,
+    doomed: Callable[[T, list[T]], bool] = lambda item, failed: False,
+) -> dict[int, Exception]:
+    """Submit every item, ``jobs`` at a time, and wait for all; those that failed by themselves, by number.
+
+    Where a call returns False another process is at the item, and it is submitted again when that may have ended. An
+    item that is ``doomed``, given those that failed, is left out. Errors that would meet every item are raised at once.
+    """
+    todo, later = list(range(len(items))), list[int]()
+    pending: dict[Future[bool], int] = {}
+    failed: dict[int, Exception] = {}
+    while todo or pending or later:
+        while todo and len(pending) < jobs:
+            number = todo.pop(0)
+            if not doomed(items[number], [items[other] for other in failed]):
+                pending[submit(items[number])] = number
+        finished, _ = wait(pending, timeout=POLL_SECONDS if later else None, return_when=FIRST_COMPLETED)
+        if not finished:  # time to look again
+            todo, later = todo + later, []
+        for future in finished:
+            number = pending.pop(future)
+            try:
+                if not future.result():
+                    later.append(number)
+            except COMMON:
+                raise
+            except Exception as error:  # the others go on
+                failed[number] = error
+        if later and not pending and not todo:
+            time.sleep(POLL_SECONDS)
+            todo, later = later, []
+    return failed
+
+
+@contextmanager
+def threads(jobs: int, stop: threading.Event) -> Iterator[Callable[..., Future[Any]]]:
+    """A function that submits calls to ``jobs`` threads.
+
+    Leaving the block, after an error or Ctrl-C too, sets ``stop`` until all have ended: who looks at it can save its
+    state and leave.
+    """
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="gnpool")
+    try:
+        yield pool.submit
+    finally:
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+        stop.clear()
+
+
+def side_by_side(
+    call: Callable[[T], bool], items: Sequence[T], jobs: int, stop: threading.Event
+) -> dict[int, Exception]:
+    """:func:`work_off` in threads of this process."""
+    with threads(jobs, stop) as submit:
+        return work_off(lambda item: submit(call, item), items, jobs)

@@ -1,0 +1,196 @@
+"""The record: every number of the paper, ours beside it, how they compare, and where ours comes from."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gnpool.lab.catalog import AnyTable, StatisticsTable, all_tables, recipe_results
+from gnpool.lab.classify import ClassificationTable, get_amount
+from gnpool.lab.classify_results import classification_results
+from gnpool.lab.influence import InfluenceTable, influence_amount
+from gnpool.lab.influence_results import choices_for, influence_results
+from gnpool.lab.influence_runner import trainings
+from gnpool.lab.paper import paper_cells, paper_tables
+from gnpool.lab.presets import get_preset
+from gnpool.lab.results import within
+from gnpool.lab.tables import Table
+from gnpool.store import Record, Store, keys
+
+PRESET, SEARCH = "paper", "all"
+COMMITS = "commits.json"  # in the folder of a store: by commit, the units it brought that do not tell it themselves
+QUICK = "quick.json"  # beside it: what the quick preset took
+SEEDED = re.compile(r", data seed (\d+)$")  # how a key tells it, see Recipe.key
+SESSION = "session"  # units of the store that tell how long the machine was held
+Key = Mapping[str, Any]
+
+
+class ReadStore(Store):
+    """A store to be read more than once: what was read is kept."""
+
+    def __init__(self, root: str | Path) -> None:
+        super().__init__(root, create=False)
+        self._kept: dict[str, Record | None] = {}
+
+    def get(self, key: Key) -> Record | None:
+        """Everything stored of a unit, or None."""
+        name = key_name(key)
+        if name not in self._kept:
+            self._kept[name] = super().get(key)
+        return self._kept[name]
+
+
+def record(folder: str | Path) -> dict[str, Any]:
+    """All of it, from the folder of a store.
+
+    Returns:
+        dict: ``tables``: those of the paper as ``results.json`` has them, each with its ``origin``; ``spread``: those
+        that were run on other data, by its seed; ``cost``: what all of it took.
+    """
+    store = ReadStore(folder)
+    records = list(store.records())
+    named = Origins(store, records)
+    return {
+        "tables": [
+            {**found, "cells": [*map(_excused, found["cells"])], "origin": named.origin(table)}
+            for table, found in published_results(store)
+        ],
+        "spread": {
+            seed: [found for _, found in published_results(store, seed) if _filled(found)]
+            for seed in data_seeds(records)
+            if seed
+        },
+        "cost": cost(records, Path(folder)),
+    }
+
+
+def published_places() -> dict[tuple[str, str, str], dict[str, float | None]]:
+    """The 374 numbers of the paper that have a deviation, by table, row and column."""
+    return {
+        (table, row, column): cell
+        for table in paper_tables()
+        for (row, column), cell in paper_cells(table).items()
+        if cell["mean"] is not None and cell["std"] is not None
+    }
+
+
+def published_results(store: Store, data_seed: int = 0) -> Iterator[tuple[AnyTable, dict[str, Any]]]:
+    """Every table that is the paper's, whether anything of it was run or not."""
+    for name, table in all_tables().items():
+        if name not in paper_tables():
+            continue
+        if isinstance(table, Table):
+            yield table, recipe_results(table, store, get_preset(PRESET, data_seed), SEARCH)
+        elif data_seed:
+            continue  # its data is given
+        elif isinstance(table, ClassificationTable):
+            yield table, classification_results(table, store, get_amount(PRESET))
+        elif isinstance(table, InfluenceTable):
+            yield table, influence_results(table, store, influence_amount(PRESET))
+        else:
+            yield table, table.results(store, PRESET)
+
+
+def data_seeds(records: Iterable[Record]) -> list[int]:
+    """Of the data that models were trained on."""
+    found = [SEEDED.search(str(record.key.get("data"))) for record in records if record.key["table"] == "training"]
+    return sorted({int(match[1]) if match else 0 for match in found})
+
+
+class Origins:
+    """Tells where the numbers of a table come from.
+
+    Args:
+        store (Store): Of the numbers.
+        records (Sequence): All its units.
+    """
+
+    def __init__(self, store: Store, records: Sequence[Record]) -> None:
+        self._records = {key_name(record.key): record for record in records}
+        path = store.root / COMMITS
+        brought = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        self._commits = {unit: commit for commit, units in brought.items() for unit in units}
+
+    def origin(self, table: AnyTable) -> dict[str, Any]:
+        """The command that makes a table, and the commits, machines, seconds and number of the units behind it."""
+        names = dict.fromkeys(key_name(key) for key in unit_keys(table))
+        found = {name: self._records[name] for name in names if name in self._records}
+        commits = {str(one.meta.get("commit") or self._commits.get(place(one.key), "")) for one in found.values()}
+        machines = [machine(one.meta) for one in found.values()]
+        return {
+            "command": f"gnpool reproduce {table.id} --preset {PRESET} --out results/{PRESET}",
+            "units": len(found),
+            "of": len(names),
+            "seconds": round(sum(float(one.meta.get("seconds") or 0.0) for one in found.values()), 1),
+            "commits": sorted(commits - {""}),
+            "machines": sorted({words: machines.count(words) for words in machines if words}.items()),
+        }
+
+
+def unit_keys(table: AnyTable) -> Iterator[Key]:
+    """Every unit of the store that the numbers of a table are computed from."""
+    if isinstance(table, ClassificationTable):
+        amount = get_amount(PRESET)
+        yield from (study.key(amount, run) for study in table.studies for run in amount.runs)
+    elif isinstance(table, InfluenceTable):
+        whole = influence_amount(PRESET)
+        yield from (training.key(whole) for training in trainings(whole))
+        yield from (choice.key(whole) for cell in table.cells for choice in choices_for(cell, whole))
+    elif isinstance(table, StatisticsTable):
+        yield from (table.key(cell.row) for cell in table.cells)
+    else:
+        preset = get_preset(PRESET)
+        for cell in table.cells:
+            recipe = cell.recipe
+            trained = recipe.key(preset, SEARCH)
+            yield from (recipe.base.key(preset, SEARCH), trained, cell.exam.key(trained, preset, recipe.spec))
+
+
+def machine(meta: Mapping[str, Any]) -> str:
+    """Device and versions, in words."""
+    versions = {"Python": meta.get("python"), **(meta.get("versions") or {})}
+    words = [str(meta.get("device") or ""), *(f"{name} {value}" for name, value in versions.items() if value)]
+    return ", ".join(words) if words[0] else ""
+
+
+def cost(records: Iterable[Record], folder: Path) -> dict[str, Any]:
+    """What the record took: seconds of its units by kind of device, of sessions on the machine, and of ``quick``."""
+    units: dict[str, dict[str, float]] = {}
+    sessions: list[float] = []
+    for one in records:
+        if one.key["table"] == SESSION:
+            sessions.append(float(one.scores["seconds"]))
+        elif one.meta.get("device"):
+            entry = units.setdefault(str(one.meta["device"]), {"units": 0, "seconds": 0.0})
+            entry["units"] += 1
+            entry["seconds"] = round(entry["seconds"] + float(one.meta.get("seconds") or 0.0), 1)
+    quick = folder / QUICK
+    return {
+        "units": dict(sorted(units.items())),
+        "sessions": {"count": len(sessions), "seconds": round(sum(sessions), 1)},
+        "quick": json.loads(quick.read_text(encoding="utf-8")) if quick.is_file() else None,
+    }
+
+
+def key_name(key: Key) -> str:
+    """A key as text."""
+    return json.dumps(key, sort_keys=True)
+
+
+def place(key: Key) -> str:
+    """Where a unit lies in the store, below its folder of units and without its suffix."""
+    return str(keys.place(keys.canonical(key)))
+
+
+def _excused(cell: dict[str, Any]) -> dict[str, Any]:
+    """A cell that says whether it would be matched by deviations alone."""
+    if cell["ours"] is None or cell["paper"] is None or cell["metric"] == "COUNT" or cell["verdict"] == "matched":
+        return cell
+    return {**cell, "excused": within(cell["ours"], cell["paper"], cell["metric"])}
+
+
+def _filled(table: Mapping[str, Any]) -> bool:
+    return any(cell["ours"] is not None for cell in table["cells"])
