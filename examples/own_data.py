@@ -1,6 +1,6 @@
 """Make data in the form of your own: random graphs in three CSV files, with their number of edges as the target.
 
-python examples/own_data.py edges            # 200 graphs of 5 to 24 nodes, and some of 25 to 40
+python examples/own_data.py edges            # 200 graphs of 5 to 40 nodes; the largest fifth is kept for the test
 gnpool fit edges --out edges-fit             # finds the sum of the sum, from the data alone
 python examples/own_data.py larger --low 100 --high 200 --graphs 50
 gnpool predict edges-fit/model larger -o larger.csv

@@ -130,9 +130,14 @@ def test_formulas_are_mathml(site: Path) -> None:
 @pytest.mark.parametrize("room", site_hooks.ROOMS)
 def test_the_api_has_every_class_and_function(room: str, pages: dict[Path, Page], site: Path) -> None:
     module = importlib.import_module(f"gnpool.{room}")
-    ids = pages[site / "api" / f"{room}.html"].ids
-    values = [getattr(module, name) for name in module.__all__ if not name.isupper()]
-    assert [f"{v.__module__}.{v.__qualname__}" for v in values if f"{v.__module__}.{v.__qualname__}" not in ids] == []
+    listed = {name.rpartition(".")[2] for name in pages[site / "api" / f"{room}.html"].ids}
+    names = [getattr(module, name).__qualname__ for name in module.__all__ if not name.isupper()]
+    assert [name for name in names if name not in listed] == []
+
+
+def test_every_room_has_a_page() -> None:
+    rooms = {path.parent.name for path in (ROOT / "src" / "gnpool").glob("*/__init__.py")}
+    assert rooms - {"cli"} == set(site_hooks.ROOMS)
 
 
 @pytest.mark.slow
@@ -181,6 +186,7 @@ def test_a_formula_that_cannot_be_converted_is_an_error() -> None:
     ("text", "expected"),
     [
         ("Values :math:`n^{-q}` of :func:`gnpool.read`.", "Values $n^{-q}$ of `read`."),
+        ("a (int): One. (default:\n    ``1``)\nb: (default: all)", "a (int): One.\nb: (default: all)"),
         ('From `"A\n    Title" <https://a.org>`_.', "From [A Title](https://a.org)."),
         (".. math::\n    a\n    b\n\nwhere", "\n$$\na\nb\n$$\n\nwhere"),
         (".. note::\n    One.\n    Two.", "\n!!! note\n\n    One.\n    Two.\n"),
@@ -188,7 +194,7 @@ def test_a_formula_that_cannot_be_converted_is_an_error() -> None:
         ("Shapes:\n    - **x:** (N)\n\nMore", "**Shapes**\n\n- **x:** (N)\n\nMore"),
         ("==  ====\np   name\n==  ====\n1   a | b\n==  ====", "\n| p | name |\n|---|---|\n| 1 | a \\| b |\n"),
     ],
-    ids=["roles", "address", "math", "note", "example", "shapes", "table"],
+    ids=["roles", "default", "address", "math", "note", "example", "shapes", "table"],
 )
 def test_docstrings_become_markdown(text: str, expected: str) -> None:
     assert docstrings.markdown(text) == expected

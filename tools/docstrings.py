@@ -14,6 +14,7 @@ import griffe
 ROLE = re.compile(r":(?:func|class|meth|mod|obj|attr):`~?([^`]+)`")
 ADDRESS = re.compile(r"`\s*\"?([^`<\"]+?)\"?\s*<([^>`]+)>`__?")
 DIRECTIVE = re.compile(r"^( *)\.\. (math|note|warning):: *(.*)$")
+DEFAULT = re.compile(r"\s*\(default:\s*``[^`]*``\)")  # the site shows it already, from the signature
 RULE = re.compile(r"^ *=+(?: +=+)+$")
 
 
@@ -27,6 +28,7 @@ class Docstrings(griffe.Extension):
 
 def markdown(text: str) -> str:
     """A docstring of Sphinx's kind in Markdown."""
+    text = DEFAULT.sub("", text)
     text = re.sub(r":math:`([^`]+)`", lambda match: f"${match[1]}$", text)
     text = ROLE.sub(lambda match: f"`{match[1].removeprefix('gnpool.')}`", text)
     text = ADDRESS.sub(lambda match: f"[{' '.join(match[1].split())}]({match[2]})", text)

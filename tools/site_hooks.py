@@ -35,7 +35,7 @@ PAGES = {
 }  # page of the site: its source
 ROOMS = (
     *("ops", "nn", "training", "insight", "fit", "models", "data"),
-    *("tasks", "lab", "store", "report", "influence", "theory"),
+    *("tasks", "lab", "store", "engine", "report", "influence", "theory"),
 )
 LANGUAGES = {".py": "python", ".toml": "toml", ".csv": "text", ".txt": "text", ".cff": "yaml"}
 MATH = re.compile(r'<(span|div) class="arithmatex">\s*\\([(\[])(.*?)\\[)\]]\s*</\1>', re.DOTALL)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +21,7 @@ from torch_geometric.data import Data
 from typer.testing import CliRunner
 
 from gnpool.cli import app
+from tests.faults.helpers import PATIENCE, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ["--epochs", "12", "--seeds", "1"]
@@ -61,6 +62,10 @@ def test_fit_reports_and_writes(fitted: tuple[Path, str]) -> None:
     assert result["answer"]["poolings"] == ["sum"]
     assert result["answer"]["text"] in text
     assert (place / "out" / "fit.png").read_bytes().startswith(b"\x89PNG")
+    curves = {model["label"]: model["curves"] for model in result["models"]}
+    assert curves["GNP"]["exponents"]["epoch"] == list(range(13))
+    assert {"pool.p_pos", "pool.q_pos", "pool.p_neg", "pool.q_neg"} <= curves["GNP"]["exponents"].keys()
+    assert curves["sum"]["losses"]["epoch"] == list(range(1, 13))
     assert [path.name for path in place.iterdir() if path.name.startswith(".")] == []
 
 
@@ -197,16 +202,147 @@ def test_other_mistakes(fitted: tuple[Path, str], tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "mine.txt"]
 
 
-def test_ctrl_c_leaves_nothing(fitted: tuple[Path, str], tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "gnpool", "fit", str(fitted[0] / "data"), "--out", "out", "--epochs", "100000"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        time.sleep(12)
+INTERRUPTIBLE = """
+import os, sys
+from pathlib import Path
+import gnpool.fit.pipeline as pipeline
+from gnpool.cli.app import main
+
+fit_many = pipeline.fit_many
+
+def told(*arguments, progress, **options):
+    def tell(event):
+        Path(os.environ["MARK"]).touch()
+        progress(event)
+
+    return fit_many(*arguments, progress=tell, **options)
+
+pipeline.fit_many = told
+main()
+"""
+
+
+def test_ctrl_c_leaves_nothing_and_says_so(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    mark, place = tmp_path / "training has begun", tmp_path / "place"
+    place.mkdir()
+    arguments = ["fit", str(fitted[0] / "data"), "--out", "out", "--epochs", "100000"]
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTIBLE, *arguments],
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "MARK": str(mark)},
+    ) as process:
+        wait_until(mark.exists, process)
         process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert out == ""
-    assert errors.splitlines()[-1] == "Interrupted."
+    assert errors.splitlines()[-1] == "Interrupted; nothing was written to out."
+    assert list(place.iterdir()) == []
+
+
+NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def full_after(files: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that has room for some files."""
+    written, fsync = iter(range(10_000)), os.fsync
+
+    def sync(descriptor: int) -> None:
+        if next(written) >= files:
+            raise NO_SPACE
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+
+
+def test_a_disk_that_is_full_shows_before_training(
+    fitted: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full_after(0, monkeypatch)
+    done = CliRunner().invoke(app, ["fit", str(fitted[0] / "data"), "--out", str(tmp_path / "a" / "out")])
+    assert done.exit_code == 2
+    assert done.stderr == f"Error: {tmp_path}: nothing can be written there (No space left on device)\n"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("files", [1, 3], ids=["at once", "after some files"])
+def test_a_disk_that_fills_up_leaves_nothing_half(
+    files: int, fitted: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full_after(files, monkeypatch)
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["fit", str(fitted[0] / "data"), "--out", str(out), "--epochs", "1", "--seeds", "1"])
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[-1] == f"Error: {out}: it could not be written (No space left on device)"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_an_old_result_stays_when_the_disk_is_full(tmp_path: Path) -> None:
+    from gnpool.fit.predict import write_file
+    from gnpool.models.folder import write_folder
+
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "old").write_text("old")
+    (tmp_path / "out.csv").write_text("old")
+    with pytest.MonkeyPatch.context() as patch:
+        full_after(0, patch)
+        with pytest.raises(OSError, match="it could not be written"):
+            write_folder(tmp_path / "model", {"new": b"new"}, replaces=lambda folder: True)
+    full = os.open("/dev/full", os.O_WRONLY)
+    with pytest.MonkeyPatch.context() as patch:
+        made = tmp_path / ".made"
+        made.touch()
+        patch.setattr("gnpool.fit.predict.tempfile.mkstemp", lambda **options: (full, str(made)))
+        with pytest.raises(OSError, match="it could not be written") as caught:
+            write_file(tmp_path / "out.csv", b"new")
+    assert caught.value.filename == str(tmp_path / "out.csv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out.csv"]
+    assert (tmp_path / "model" / "old").read_text() == (tmp_path / "out.csv").read_text() == "old"
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a place where nobody can write, of Linux")
+def test_a_place_where_nothing_can_be_written(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    data, model = str(fitted[0] / "data"), str(fitted[0] / "out")
+    (tmp_path / "file").touch()
+    for out, place in (("/proc/gnpool/out", "/proc"), (str(tmp_path / "file" / "out"), str(tmp_path / "file"))):
+        done = CliRunner().invoke(app, ["fit", data, "--out", out])
+        assert done.exit_code == 2
+        assert done.stderr.startswith(f"Error: {place}: nothing can be written there (")
+    done = CliRunner().invoke(app, ["predict", model, data, "-o", "/proc/out.csv"])
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("command", ["fit", "predict"])
+def test_no_gpu(command: str, fitted: tuple[Path, str], tmp_path: Path) -> None:
+    data, model = str(fitted[0] / "data"), str(fitted[0] / "out")
+    arguments = {"fit": [data, "--out", str(tmp_path / "out")], "predict": [model, data, "-o", str(tmp_path / "o.csv")]}
+    done = CliRunner().invoke(app, [command, *arguments[command], "--device", "cuda"])
+    assert done.exit_code == 2
+    assert "Invalid value for '--device': torch finds no GPU here; use cpu" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_an_error_came_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GNPOOL_TRACEBACK", "1")
+    done = CliRunner().invoke(app, ["fit", str(tmp_path / "no"), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert "Traceback" in done.stderr
+
+
+def test_read_what_a_fit_left(fitted: tuple[Path, str]) -> None:
+    by_folder, by_model = (
+        CliRunner().invoke(app, ["read", str(folder)]) for folder in (fitted[0] / "out", fitted[0] / "out" / "learned")
+    )
+    assert by_folder.exit_code == 0
+    assert by_folder.stdout == by_model.stdout
+    assert "pool" in by_folder.stdout
+    exact = CliRunner().invoke(app, ["read", str(fitted[0] / "out" / "model"), "--json"])
+    assert json.loads(exact.stdout) == {"exact": {"pool": "sum"}}
 
 
 @pytest.mark.slow

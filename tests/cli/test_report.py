@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -109,6 +110,8 @@ def test_damage_is_a_warning(folder: Path) -> None:
         (["{}/gone"], 2, "does not exist"),
         (["{}", "--markdown", "--json"], 2, "it prints Markdown and nothing else"),
         (["{}", "--markdown", "-o", "a.html"], 2, "it prints Markdown and nothing else"),
+        (["{}", "-o", "{}"], 2, "is a directory"),
+        (["{}", "-o", os.devnull], 2, f"'{os.devnull}' is no ordinary file"),
         (["{}", "--table", "nope"], 2, "there is no table 'nope' in it; there are demo, fig_size"),
     ],
 )

@@ -243,6 +243,32 @@ def test_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         read_graphs("nowhere11:graphs")
 
 
+BAD_FUNCTIONS = {
+    "raises": (
+        "def graphs():\n    raise RuntimeError('line\\nby line')",
+        r"gave no list of graphs \(RuntimeError: line by l",
+    ),
+    "none": ("def graphs(): pass", r"gave no list of graphs \(TypeError: 'NoneType' object is not iterable\)"),
+    "argument": ("def graphs(n): return n", r"gave no list of graphs \(TypeError: graphs\(\) missing 1 required"),
+    "stops on the way": ("def graphs():\n    yield 1\n    assert False", r"gave no list of graphs \(AssertionError\)"),
+    "others": ("def graphs(): return [1]", r"expected a list of Data, got int as graph 0"),
+    "syntax": ("def graphs(:", r"the module cannot be imported \(SyntaxError: "),
+    "its import": ("import nowhere12", r"there is no module 'nowhere12'"),
+}
+
+
+@pytest.mark.parametrize(("name", "code", "message"), [(k, *v) for k, v in BAD_FUNCTIONS.items()], ids=BAD_FUNCTIONS)
+def test_functions_that_fail(
+    name: str, code: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "mine_" + name.replace(" ", "_")
+    (tmp_path / f"{module}.py").write_text(code + "\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=f"{module}:graphs: .*{message}") as caught:
+        read_graphs(f"{module}:graphs")
+    assert len(str(caught.value).splitlines()) == 1
+
+
 BAD_TABLES: dict[str, tuple[dict[str, str | None], str]] = {
     "missing column": (
         {"nodes": "graph,mass\na,1\n"},
@@ -252,6 +278,7 @@ BAD_TABLES: dict[str, tuple[dict[str, str | None], str]] = {
     "missing file": ({"nodes": None}, r"d: there is no nodes.csv \(or .parquet\)"),
     "NaN target": ({"graphs": "graph,y\na,1\n\nb,nan\n"}, r"graphs.csv, line 4, column 'y': the target is missing"),
     "empty target": ({"graphs": "graph,y\na,x\nb,\n"}, r"graphs.csv, line 3, column 'y': the target is missing"),
+    "infinite value": ({"nodes": NODES + "b,9,-inf,C\n"}, r"nodes.csv, line 7, column 'mass': the value is infinite"),
     "infinite target": ({"graphs": "graph,y\na,inf\nb,1\n"}, r"line 2, column 'y': the target is infinite"),
     "unknown graph": ({"nodes": NODES + "c,1,1,C\n"}, r"nodes.csv, line 7, column 'graph': the graph 'c' is not in"),
     "unknown graph of edge": ({"edges": EDGES + "c,1,1\n"}, r"edges.csv, line 6, column 'graph': the graph 'c' is not"),
@@ -299,11 +326,29 @@ def test_bad_tables(texts: dict[str, str | None], message: str, tmp_path: Path) 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     folder = tables(tmp_path / "d")
-    (folder / "nodes.csv").write_bytes(b"graph,node\na,\xff\xfe\n")
-    with pytest.raises(DataError, match=r"nodes.csv, line \d: it is not UTF-8 text"):
+    (folder / "nodes.csv").write_bytes(b"graph,node\na,1\n\na,\xff\xfe\n")
+    with pytest.raises(DataError, match=r"nodes.csv, line 4: it is not UTF-8 text"):
         read_graphs(folder)
+
+
+@pytest.mark.parametrize("option", ["categorical", "ignore"])
+def test_columns_that_are_not_there(option: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no column 'colour'"):
-        read_graphs(tables(tmp_path / "e"), categorical=["colour"])
+        read_graphs(tables(tmp_path / "e"), **{option: ["mass", "colour"]})  # type: ignore[arg-type]
+
+
+def test_targets_do_not_matter_to_a_prediction(tmp_path: Path) -> None:
+    table = read_graphs(tables(tmp_path / "d", graphs="graph,y\na,inf\nb,\n"), labelled=False)
+    assert table.sizes.tolist() == [3, 2]
+    wrong = [Data(x=torch.ones(2, 1), y=torch.ones(5)), Data(x=torch.ones(3, 1))]
+    assert read_graphs(wrong, labelled=False).y is None
+
+
+def test_what_edges_carry_is_not_used_and_said() -> None:
+    graphs = graphs_of()
+    assert read_graphs(graphs).notes == ()
+    graphs[1].edge_attr = torch.ones(graphs[1].num_edges, 2)
+    assert read_graphs(graphs).notes == ("'edge_attr' of the graphs is not used",)
 
 
 BAD_TU: dict[str, tuple[dict[str, str], str]] = {
@@ -317,6 +362,10 @@ BAD_TU: dict[str, tuple[dict[str, str], str]] = {
     "fewer targets": ({"T_graph_labels.txt": "1\n"}, r"T_graph_labels.txt: it has 1 lines, but there are 2 graphs"),
     "order": ({"T_graph_indicator.txt": "1\n2\n1\n2\n2\n"}, r"line 3: the nodes of a graph must stand together"),
     "empty": ({"T_graph_indicator.txt": ""}, r"T_graph_indicator.txt: it is empty"),
+    "infinite": (
+        {"T_node_attributes.txt": "1, 2\n3, 4\n5, inf\n7, 8\n9, 10\n"},
+        r"T_node_attributes.txt, line 3, column 'attribute1': the value is infinite",
+    ),
     "two sets": ({"U_A.txt": ""}, r"expected one NAME_A.txt, got 'T_A.txt', 'U_A.txt'"),
 }
 
@@ -338,6 +387,14 @@ def claims_much(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
+def scrambled(path: Path) -> None:
+    torch.save(graphs_of(), path)
+    data = bytearray(path.read_bytes())
+    at = data.index(b"edge_index")
+    data[at : at + 10] = b"\xff" * 10
+    path.write_bytes(bytes(data))
+
+
 class Bomb:
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return os.mkdir, (str(BOMB_MADE),)
@@ -347,7 +404,13 @@ BOMB_MADE = Path("bomb_made")
 BAD_FILES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "nothing": (lambda p: None, "x", r"x: there is no such file or folder"),
     "empty folder": (lambda p: p.mkdir(), "x", r"x: it has neither graphs.csv and nodes.csv"),
-    "no zip": (lambda p: p.write_bytes(b"hello"), "x.zip", r"x.zip: it is neither a folder, a zip nor a .pt"),
+    "no zip": (lambda p: p.write_bytes(b"hello"), "x.zip", r"x.zip: it is not a zip that can be read"),
+    "text": (lambda p: p.write_bytes(b"hello"), "x.txt", r"x.txt: it is neither a folder, a zip nor a .pt"),
+    "one table": (
+        lambda p: p.write_text(GRAPHS),
+        "x.csv",
+        r"x.csv: it is one table; give the folder that holds graphs",
+    ),
     "leads out": (
         lambda p: packed(p, {"../../T_A.txt": ""}),
         "x.zip",
@@ -357,7 +420,10 @@ BAD_FILES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "drive": (lambda p: packed(p, {"C:/T_A.txt": ""}), "x.zip", r"it has a file 'C:/T_A.txt', which leads out"),
     "twice": (lambda p: packed(p, {"a/T_A.txt": "", "b/T_A.txt": ""}), "x.zip", r"it has two files 'T_A.txt'"),
     "absurd size": (claims_much, "x.zip", r"its files claim 4000000000 bytes, which is absurd for a zip of \d+ bytes"),
-    "no list": (lambda p: torch.save(torch.ones(()), p), "x.pt", r"x.pt: expected a list of Data"),
+    "no list": (lambda p: torch.save(torch.ones(()), p), "x.pt", r"x.pt: expected a list of Data, got a single Tensor"),
+    "a graph": (lambda p: torch.save(graphs_of()[0], p), "x.pt", r"x.pt: expected a list of Data, got a single Data"),
+    "a dict": (lambda p: torch.save({"a": 1}, p), "x.pt", r"x.pt: expected a list of Data, got a single dict"),
+    "damaged list": (scrambled, "x.pt", r"x.pt: it cannot be read \("),
     "no graphs": (lambda p: torch.save([], p), "x.pt", r"x.pt: there are no graphs"),
     "no Data": (lambda p: torch.save([{"x": 1}], p), "x.pt", r"x.pt: expected a list of Data, got dict as graph 0"),
     "bomb": (lambda p: torch.save([Bomb()], p), "x.pt", r"x.pt: it holds objects other than tensors and PyTorch Geom"),
@@ -405,6 +471,16 @@ BAD_LISTS: dict[str, tuple[list[Any], str]] = {
     "float edges": (
         [Data(x=torch.ones(2, 1), edge_index=torch.ones(2, 3), y=1.0)],
         r"'edge_index' of graph 0 \(from 0\) must be integers of shape \(2, E\)",
+    ),
+    "words": ([Data(x=torch.ones(2, 1), y="a")], r"'y' of graph 0 \(from 0\) must be one number, got str"),
+    "sparse": (
+        [Data(x=torch.ones(2, 1).to_sparse(), y=1.0)],
+        r"'x' of graph 0 .* dense tensor of real numbers, got to",
+    ),
+    "complex": ([Data(x=torch.ones(2, 1) * 1j, y=1.0)], r"'x' of graph 0 .* dense tensor of real numbers, got torch.s"),
+    "infinite": (
+        [Data(x=torch.ones(2, 2), y=1.0), Data(x=torch.tensor([[1.0, -torch.inf]]), y=1.0)],
+        r"'x' of graph 1 \(from 0\) has an infinite value in column 1",
     ),
     "3-d": ([Data(x=torch.ones(2, 1, 1), y=1.0)], r"'x' of graph 0 \(from 0\) must be a 2-d tensor, got \[2, 1, 1\]"),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import torch
 from torch_geometric.data import Data
 
 from gnpool.fit import GNPClassifier, GNPRegressor
+from gnpool.fit.result import table_rows
 from gnpool.models import load_model
 
 
@@ -110,3 +113,16 @@ def test_wrong_use() -> None:
     with pytest.raises(ValueError, match="'y' must have 12 values, one for each graph, got 3"):
         GNPRegressor().fit(sets(12, 3, 5), [1, 2, 3])
     assert repr(GNPClassifier()) == "GNPClassifier(not fitted)"
+
+
+def test_errors_relative_to_nothing_are_undefined() -> None:
+    graphs = sets(60, 3, 12)
+    for graph in graphs:
+        graph.y = graph.y * (graph.num_nodes < 9)  # the larger ones, all of the test, have nothing
+    regressor = GNPRegressor(epochs=1, seeds=1).fit(graphs)
+    result = json.loads(json.dumps(regressor.result, allow_nan=False))
+    assert result["split"]["larger"]["smallest"] >= 9
+    assert all(model["larger"]["error"] is None and model["inside"]["error"] > 0 for model in result["models"])
+    assert "undefined" in str(regressor.answer)
+    assert table_rows(result)[0][-1] == "undefined"
+    assert math.isnan(regressor.score([graph for graph in graphs if graph.num_nodes >= 9]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from torch_geometric.data import Data
 
 from gnpool.data import Column, DataError, GraphTable, from_list
 from gnpool.fit import Preprocessing, histogram, make_split
-from gnpool.fit.answer import _choose
+from gnpool.fit.answer import _choose, _help
 from gnpool.fit.pipeline import Entry, batch_size_for, falling, pooling_names
 from gnpool.fit.problem import recognise
 
@@ -159,8 +161,19 @@ def test_forced_tasks() -> None:
         problem_of([0, 1] * 20, "regression", ("a", "b"))
     with pytest.raises(DataError, match="there is only one class, 'a'"):
         problem_of([0] * 20, None, ("a",))
-    with pytest.raises(DataError, match="40 classes for 40 items"):
+    with pytest.raises(DataError, match="column 'y': there are 40 classes for 40 graphs"):
         problem_of([float(k) for k in range(40)], "classification")
+    with pytest.raises(DataError, match="column 'y': there are 30 classes for 30 graphs"):
+        problem_of(list(range(30)), None, tuple(f"name {k:02}" for k in range(30)))
+    near, far = (
+        GraphTable(np.arange(3), np.ones(3, int), None, (), Column("y", np.array(y)))
+        for y in ([1.5, 2, 3], [1.5, 2, -1e150])
+    )
+    with pytest.raises(DataError, match=r"a target is -1e\+150, where those in training are about 2.2"):
+        recognise(far, near)
+    for same in (0.0, 3.5):
+        with pytest.raises(DataError, match=f"column 'y': all targets are {same:g}: there is nothing to learn"):
+            problem_of([same] * 20, "regression")
 
 
 def test_errors_and_targets() -> None:
@@ -171,6 +184,11 @@ def test_errors_and_targets() -> None:
         "absolute": pytest.approx(2 / 3),
         "r2": pytest.approx(1 - (2 / 3) / (8 / 3)),
     }
+    none = problem.summary(np.array([1.0, 2.0]), np.zeros(2))
+    assert none == {"error": None, "absolute": pytest.approx(1.5), "r2": None}  # relative to nothing
+    assert problem.summary(np.array([1.0, math.inf]), np.ones(2)) == {"error": None, "absolute": None, "r2": None}
+    huge = problem.summary(np.array([1e300, 0.0, 1e300]), np.array([2e300, 4e300, 6e300]))
+    assert huge == {**found, "absolute": pytest.approx(2e300 / 3)}
     batch = Data(y=torch.tensor([1.0, 2.0]))
     assert problem.loss(torch.tensor([[1.0], [4.0]]), batch).tolist() == [0.0, 4.0]
     torch.testing.assert_close(
@@ -192,6 +210,28 @@ def test_the_simplest_that_is_as_good_is_chosen() -> None:
     assert _choose(np.array([1.0, 1.1, 3.0]), entries, np.full(3, 0.5), 0.0) == 1  # within a fifth, and noise
     assert _choose(np.array([1.0, 1.1, 3.0]), entries, none, 0.0) == 0  # surely worse
     assert _choose(np.array([1e-9, 1e-8, 1e-7]), entries, none, 1e-6) == 2  # all exact
+
+
+HELP = {
+    "as good, GNP chosen": ("not needed", True, "In the test the best fixed pooling is as good, as far as chance lets"),
+    "as good, not chosen": ("not needed", False, "GNP is not needed here, a fixed pooling is as good: "),
+    "helps": ("helps", True, "GNP helps: "),
+    "hurts": ("hurts", False, "GNP does not help here, it is worse than a fixed pooling: "),
+}
+
+
+@pytest.mark.parametrize(("verdict", "chosen", "words"), HELP.values(), ids=HELP)
+def test_what_is_said_of_gnp(verdict: str, chosen: bool, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("gnpool.fit.answer")  # as an attribute of the package it is the function
+    monkeypatch.setattr(module, "show_error", lambda study, entry, part: f"{part} of {entry.label}")
+    gnp, fixed = (
+        Entry(label, poolings, torch.nn.Identity(), {}, np.zeros(1), {}, [])
+        for label, poolings in (("GNP", None), ("sum/max", ("sum", "max")))
+    )
+    study: Any = SimpleNamespace(split=SimpleNamespace(by="size"))
+    text = _help(study, gnp, fixed, verdict, chosen)
+    assert text.startswith(words)
+    assert text.endswith("larger of GNP against larger of sum/max of sum/max on the larger graphs.")
 
 
 def test_small_things() -> None:

@@ -169,3 +169,22 @@ def test_without_a_mixing_layer_no_branch_is_dropped():
     crystal = crystallize(Net(), sets, sets, squared, epochs=2, trials=3, batch_size=8, settings=[Setting(lr=1e-2)])
     assert all(len(names) in (0, 2) for trial in crystal.tried for names in trial.poolings.values())
     assert len(crystal.tried) > 2
+
+
+def test_a_model_of_poolings_alone():
+    """With the poolings fixed nothing is left to refit, and validation chooses among them as they are."""
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pool = GNPAggregation(1, branches="positive", mix=False, start="sum")
+
+        def forward(self, x, batch, batch_size=None):
+            return self.pool(x, batch, dim_size=batch_size)
+
+    torch.manual_seed(0)
+    rows = [torch.rand(3 + k % 4, 1) for k in range(24)]
+    sets = [Data(x=x, y=x.sum().view(1)) for x in rows]
+    crystal = crystallize(Net(), sets, sets, squared, epochs=2, trials=3, batch_size=8)
+    assert crystal.choice.describe() == "pool: sum"
+    assert crystal.model(torch.ones(1000, 1), torch.zeros(1000, dtype=torch.long)).item() == pytest.approx(1000)

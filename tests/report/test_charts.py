@@ -75,6 +75,23 @@ def test_ticks_are_few_and_inside(low: float, high: float) -> None:
     assert len(even_ticks(low, high)) <= 7
 
 
+@pytest.mark.parametrize(("values", "start"), [([1.0, 50.0], 44.0), ([0.002, 0.05], 52.0)])
+def test_long_numbers_have_room_beside_the_name_of_the_axis(values: list[float], start: float) -> None:
+    text = panel("t", [Series("GNP", [1.0, 2.0], values)], x_label="x", y_label="y", x_log=False, summary="")
+    (line,) = re.findall(r'd="M([\d.]+),[^"]*" class="line"', text)
+    assert float(line) == start
+
+
+def test_gnp_has_one_colour_whatever_else_is_there() -> None:
+    cells = [
+        {"row": f"/{model}", "column": str(size), "ours": {"mean": 1.0, "std": None}, "gnp": gnp}
+        for model, gnp in (("GNP* (sum)", True), ("sum", False), ("GNP", True))
+        for size in (1, 2, 3)
+    ]
+    (figure,) = size_figures(size_lines({"cells": cells}))
+    assert re.findall(r'class="series (c\d)" data-name="([^"]*)"', figure)[-1] == ("c0", "GNP")
+
+
 def test_short_names() -> None:
     assert short("sum,max") == "sum,max"
     assert short("a very long name indeed") == "a very long n…"

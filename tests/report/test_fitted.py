@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gnpool.report import answer_of, page, read_study
-from gnpool.report.fitted import fit_answer, fit_facts, fit_tables
+from gnpool.report.fitted import fit_answer, fit_facts, fit_tables, fit_trainings
+from tests.report.browser import PROGRAM, Browser
 from tests.report.shared import EVIL
 
 FIT: dict[str, Any] = {
@@ -133,6 +135,69 @@ def test_the_page_of_a_fit(tmp_path: Path) -> None:
     assert "Each row: the best network of its kind" in text
 
 
+CURVES: dict[str, Any] = {
+    "seeds": [0, 1],
+    "losses": {"epoch": [1, 50, 200], "train": [[9.0, 3.0, 2.0]] * 2, "loss": [[8.0, 4.0, 1.0], [8.0, None, 3.0]]},
+    "exponents": {
+        "epoch": [0, 200],
+        "conv.aggr.p_pos": [[1.69, 1.002], [1.69, 1.001]],
+        "conv.aggr.q_pos": [[0.0, 0.01], [0.0, 0.02]],
+        "conv.aggr.p_neg": [[1.69, 30.0], [1.69, None]],
+        "conv.aggr.q_neg": [[0.0, 0.5], [0.0, 0.5]],
+    },
+}
+RUNS = [
+    {"setting": {"lr": 0.01, "optimizer": "adam"}, "failed": None, "validation_loss": 2.0},
+    {"setting": {"lr": 0.002, "optimizer": "adam"}, "failed": "in epoch 3", "validation_loss": None},
+]
+
+
+def with_curves(curves: Any = CURVES) -> dict[str, Any]:
+    fixed = {"losses": CURVES["losses"], "seeds": [0, 1]}
+    shown = {"label": EVIL, "curves": fixed, "runs": RUNS}
+    return {**FIT, "models": [FIT["models"][0], {**FIT["models"][1], "curves": curves, "runs": RUNS}, shown, "odd"]}
+
+
+def test_trainings_of_a_fit() -> None:
+    gnp, fixed = fit_trainings(with_curves())
+    assert (gnp.task, gnp.model, gnp.runs, gnp.failed) == ("regression of graphs", "GNP", 2, 1)
+    assert gnp.setting == RUNS[0]["setting"]
+    assert gnp.epochs == (1, 50, 200)
+    np.testing.assert_equal(gnp.curves["loss"], [[8.0, 8.0], [4.0, np.nan], [1.0, 3.0]])
+    np.testing.assert_equal(gnp.curves["conv.aggr.p_neg"], [[1.69, 1.69], [30.0, np.nan]])
+    assert gnp.layers == ["conv.aggr"]
+    assert not fixed.gnp
+
+
+def test_the_page_shows_how_a_fit_was_trained(tmp_path: Path) -> None:
+    (tmp_path / "fit.json").write_text(json.dumps(with_curves()))
+    text = page(read_study(tmp_path))
+    assert EVIL not in text
+    assert '<section id="learning"' in text
+    assert "epoch 1: 8|epoch 50: 4|epoch 200: 2" in text  # the number of the epoch, and the median over seeds
+    assert text.count('class="walk"') == 4  # two branches of two seeds
+    assert "regression of graphs · GNP · conv.aggr" in text
+    assert '"pos":[[1.69,0.0,1.002,0.01],[1.69,0.0,1.001,0.02]]' in text
+    assert '"neg":[[-1.69,0.0,-30.0,0.5],[-1.69,0.0]]' in text
+    assert "<td>rate 0.01, adam</td>" in text
+
+
+@pytest.mark.parametrize(
+    "curves",
+    [
+        None,
+        3,
+        {"losses": 1},
+        {"losses": {"loss": [[1.0]]}},
+        {"losses": {"epoch": [1, 2], "loss": [[1.0], [1.0, 2.0]]}},
+        {"losses": {"epoch": [1, 2], "loss": [[1.0]]}},
+        {"losses": {"epoch": ["a"], "loss": [["b"]]}, "exponents": {"p_pos": []}},
+    ],
+)
+def test_curves_that_are_none_are_left_out(curves: Any) -> None:
+    assert [training.model for training in fit_trainings(with_curves(curves))] == [EVIL]
+
+
 @pytest.mark.parametrize(
     "fit",
     [{}, {"answer": "a", "models": None, "notes": "x", "by_size": 3}, {"models": [{}], "split": 1, "by_size": {}}],
@@ -140,3 +205,19 @@ def test_the_page_of_a_fit(tmp_path: Path) -> None:
 def test_almost_nothing_is_enough(tmp_path: Path, fit: dict[str, Any]) -> None:
     (tmp_path / "fit.json").write_text(json.dumps(fit))
     assert page(read_study(tmp_path)).startswith("<!doctype html>")
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium or Chrome")
+def test_a_fit_in_a_browser(tmp_path: Path) -> None:
+    (tmp_path / "fit.json").write_text(json.dumps(with_curves()))
+    path = tmp_path / "report.html"
+    path.write_text(page(read_study(tmp_path)), encoding="utf-8")
+    spoken = "document.getElementById('handle').getAttribute('aria-valuetext')"
+    with Browser(tmp_path / "profile") as browser:
+        browser.open(path)
+        browser.run("document.getElementById('learned').click()")  # to the end of the way
+        assert browser.run(spoken).startswith("p 1.00")
+        assert browser.run("document.querySelectorAll('#plane-paths path').length") == 4
+        assert browser.run("document.querySelectorAll('#learning .series').length") == 2
+        assert browser.problems == []
+        assert browser.requests == [path.absolute().as_uri()]

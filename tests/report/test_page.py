@@ -124,6 +124,13 @@ def test_what_was_run(tree: Tree) -> None:
     assert "rate 0.001, rate of p 0.03, rmsprop" in words
 
 
+def test_seeds_are_told_once_and_the_floor_of_the_charts_too() -> None:
+    first, second = tables()
+    text = page(Study("a", tables=[first, {**second, "meta": {**second["meta"], "seeds": [0, 7]}}]))
+    assert "<dt>seeds</dt><dd>0, 1, 2, 7</dd>" in text
+    assert "Errors below 0.01 are drawn at 0.01." in text
+
+
 def test_equal_results_give_equal_pages(tmp_path: Path) -> None:
     studies = [read_study(make_study(tmp_path / name)) for name in "ab"]
     first, second = (page(dataclasses.replace(study, name="same")) for study in studies)

@@ -46,6 +46,7 @@ class Sheet:
     ids: dict[str, Identifiers]
     columns: dict[str, Column]
     line_of: Callable[[int], int]
+    ignored: frozenset[str] = frozenset()
 
     def error(self, message: str, row: int | None = None, column: str | None = None) -> DataError:
         """An error at a row of this file."""
@@ -82,7 +83,7 @@ def _read_plain(
     table = read_plain(files, name, header, ids)
     if table is None:
         return None
-    sheet = Sheet(shown, len(table), {}, {}, lambda row: row + 2)
+    sheet = Sheet(shown, len(table), {}, {}, lambda row: row + 2, ignore.intersection(header))
     for place, column in enumerate(header):
         if column in ids:
             sheet.ids[column] = Identifiers(table[:, place].astype(np.int64))
@@ -109,7 +110,7 @@ def _read_once(
                 if header[place] in readers:
                     readers[header[place]].read(cells)
             count += len(block)
-    sheet = Sheet(shown, count, {}, {}, lambda row: _line_of(files, name, row))
+    sheet = Sheet(shown, count, {}, {}, lambda row: _line_of(files, name, row), ignore.intersection(header))
     for reader in readers.values():
         reader.finish(sheet)
     return sheet
@@ -123,10 +124,21 @@ def _rows(raw: Any, shown: str) -> Iterator[list[str]]:
     except csv.Error as error:
         raise DataError(f"it is not CSV ({error})", file=shown, line=reader.line_num) from error
     except UnicodeDecodeError as error:
-        raise DataError(f"it is not UTF-8 text ({error.reason})", file=shown, line=reader.line_num + 1) from error
+        raise DataError(f"it is not UTF-8 text ({error.reason})", file=shown, line=_bad_line(raw)) from error
     finally:
         if not text.closed:  # the file stays its owner's to close
             text.detach()
+
+
+def _bad_line(raw: Any) -> int | None:
+    """The first line that is not UTF-8."""
+    raw.seek(0)
+    for number, line in enumerate(raw, 1):
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError:
+            return number
+    return None
 
 
 def _line_of(files: Files, name: str, row: int) -> int:

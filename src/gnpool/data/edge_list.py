@@ -313,7 +313,8 @@ def _simplify(
             first, second = order[again[0]], order[again[0] + 1]
             lines = [text.line(int(e if place is None else place[e])) for e in (first, second)]
             ends = " ".join(str(v) if names is None else names[v] for v in (int(source[first]), int(target[first])))
-            raise text._error(lines[1], f"the edge {ends} stands in line {lines[0]} already")
+            message = f"the edge {ends} stands in line {lines[0]} already; 'duplicates' may combine them"
+            raise text._error(lines[1], message)
         if combined:
             sorted_keys = keys[order]
             begins = np.flatnonzero(np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]]))

@@ -25,7 +25,7 @@ def read_parquet(
             table = pq.read_table(pa.BufferReader(raw.read()))
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"it is not a Parquet file ({str(error).splitlines()[0]})", file=shown) from error
-    sheet = Sheet(shown, table.num_rows, {}, {}, lambda row: row + 1)
+    sheet = Sheet(shown, table.num_rows, {}, {}, lambda row: row + 1, ignore.intersection(table.column_names))
     for column in table.column_names:
         values = table.column(column)
         if column in ids:

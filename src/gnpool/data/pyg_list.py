@@ -21,6 +21,7 @@ from torch_geometric.data.storage import GlobalStorage
 from gnpool.data.errors import DataError
 from gnpool.data.table import Column, GraphTable, check_complete, tidy_edges
 
+NOT_USED = ("edge_attr", "edge_weight")
 ALLOWED = [Data, DataEdgeAttr, DataTensorAttr, EdgeLayout, GlobalStorage]  # what a list of Data is made of
 
 
@@ -41,6 +42,8 @@ def read_pt(path: Path, level: str, **options: Any) -> GraphTable:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if "Unsupported" in str(error) or "GLOBAL" in str(error) or "weights_only" in reason.lower():
             reason = "it holds objects other than tensors and PyTorch Geometric's Data, which are not loaded"
+        else:
+            reason = f"it cannot be read ({reason})"
         raise DataError(reason, file=file) from error
     return from_list(found, level, file=file, **options)
 
@@ -53,12 +56,24 @@ def read_function(name: str, level: str, **options: Any) -> GraphTable:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise DataError(f"there is no module {error.name!r}", file=name) from error
+    except Exception as error:  # the user's own code
+        raise DataError(f"the module cannot be imported ({_one_line(error)})", file=name) from error
     finally:
         sys.path.remove(str(Path.cwd()))
     function = getattr(module, attribute, None)
     if not callable(function):
         raise DataError(f"the module has no function {attribute!r}", file=name)
-    return from_list(function(), level, file=name, **options)
+    try:
+        graphs = function()
+        found = graphs if isinstance(graphs, Data) else list(graphs)  # a data set may load its graphs one by one
+    except Exception as error:  # the user's own code
+        raise DataError(f"the function gave no list of graphs ({_one_line(error)})", file=name) from error
+    return from_list(found, level, file=name, **options)
+
+
+def _one_line(error: Exception) -> str:
+    words = " ".join(str(error).split())
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def from_list(
@@ -86,10 +101,15 @@ def from_list(
         y=y,
         level=level,
         node_names=np.concatenate([np.arange(n) for n in sizes.tolist()]),
+        notes=tuple(
+            f"{name!r} of the graphs is not used" for name in NOT_USED if any(name in graph for graph in graphs)
+        ),
     )
 
 
 def _as_list(graphs: Any, file: str | None) -> Sequence[Data]:
+    if isinstance(graphs, (Data, Tensor, dict, str)):  # these can be taken apart, too
+        raise DataError(f"expected a list of Data, got a single {type(graphs).__name__}", file=file)
     try:
         graphs = list(graphs)
     except TypeError:
@@ -107,12 +127,22 @@ def _tensor(graph: Data, name: str) -> Any:
     return getattr(graph, name, None)
 
 
+def _is_plain(value: Tensor) -> bool:
+    return value.layout == torch.strided and not value.is_complex() and not value.is_quantized
+
+
 def _size(graph: Data, number: int, file: str | None) -> int:
     x, edges = _tensor(graph, "x"), _tensor(graph, "edge_index")
     for name, value, dims in (("x", x, (1, 2)), ("edge_index", edges, (2,))):
         if value is not None and (not isinstance(value, Tensor) or value.dim() not in dims):
             got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise DataError(f"{name!r} of graph {number} (from 0) must be a {max(dims)}-d tensor, got {got}", file=file)
+        if value is not None and not _is_plain(value):
+            raise DataError(
+                f"{name!r} of graph {number} (from 0) must be a dense tensor of real numbers, "
+                f"got {value.layout} of {value.dtype}",
+                file=file,
+            )
     if x is not None:
         return int(x.size(0))
     if "num_nodes" in graph:
@@ -155,23 +185,27 @@ def _features(graphs: Sequence[Data], file: str | None) -> list[Column]:
         got = "none" if widths[odd] < 0 else f"{widths[odd]}"
         raise DataError(f"graph {odd} (from 0) has {got} features, but graph 0 has {widths[0]}", file=file)
     table = torch.cat([part.detach().to(torch.float64) for part in parts]).numpy()
+    if len(infinite := np.argwhere(np.isinf(table))):
+        row, column = infinite[0].tolist()
+        number = int(np.searchsorted(np.cumsum([part.size(0) for part in parts]), row, side="right"))
+        raise DataError(f"'x' of graph {number} (from 0) has an infinite value in column {column}", file=file)
     return [Column(f"x{k}", np.ascontiguousarray(table[:, k])) for k in range(table.shape[1])]
 
 
 def _target(graphs: Sequence[Data], sizes: Any, level: str, labelled: bool, file: str | None) -> Column | None:
-    found = [_tensor(graph, "y") for graph in graphs]
-    if all(value is None for value in found) and not labelled:
+    if not labelled:
         return None
+    found = [_tensor(graph, "y") for graph in graphs]
     for number, (value, size) in enumerate(zip(found, sizes.tolist(), strict=True)):
         wanted = 1 if level == "graph" else size
-        if not isinstance(value, Tensor):
-            value = found[number] = torch.tensor([value]) if isinstance(value, (int, float)) else None
-        if value is None or value.numel() != wanted:
-            got = "nothing" if value is None else f"shape {list(value.shape)}"
+        if isinstance(value, (int, float, np.generic, np.ndarray)) and np.asarray(value).dtype.kind in "biuf":
+            value = found[number] = torch.from_numpy(np.atleast_1d(value))
+        if not isinstance(value, Tensor) or value.numel() != wanted or not _is_plain(value):
+            got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            got = "nothing" if value is None else got
             per = "one number" if level == "graph" else f"a number for each of its {size} nodes"
             raise DataError(f"'y' of graph {number} (from 0) must be {per}, got {got}", file=file)
     values = torch.cat([value.reshape(-1).to(torch.float64) for value in found]).numpy()
     column = Column("y", values)
-    if labelled:
-        check_complete(column, file)
+    check_complete(column, file)
     return column

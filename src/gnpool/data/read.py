@@ -16,6 +16,14 @@ from gnpool.data.tables import has_tables, read_tables
 from gnpool.data.tu_folder import read_tu, tu_names
 
 LEVELS = ("graph", "node")
+NO_ZIP = {  # what is wrong with a file of this ending that is not a zip inside
+    ".pt": "it is not a file of torch.save",
+    ".pth": "it is not a file of torch.save",
+    ".zip": "it is not a zip that can be read",
+    ".csv": "it is one table; give the folder that holds graphs.csv, nodes.csv and, unless they are sets, edges.csv",
+    ".parquet": "it is one table; give the folder that holds graphs.parquet, nodes.parquet and, unless they are sets, "
+    "edges.parquet",
+}
 FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -69,8 +77,8 @@ def read_graphs(
             return read_function(str(source), level, labelled=labelled)
         raise DataError("there is no such file or folder", file=str(source))
     if path.is_file() and not zipfile.is_zipfile(path):
-        kind = "it is not a file of torch.save" if path.suffix == ".pt" else "it is neither a folder, a zip nor a .pt"
-        raise DataError(f"{kind}; see 'Your own data' in the documentation for the formats", file=str(path))
+        what = NO_ZIP.get(path.suffix.lower(), "it is neither a folder, a zip nor a .pt")
+        raise DataError(f"{what}; see 'Your own data' in the documentation for the formats", file=str(path))
     if path.suffix in (".pt", ".pth"):
         return read_pt(path, level, labelled=labelled)
     files = Files(path)

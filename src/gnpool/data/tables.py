@@ -55,10 +55,14 @@ def read_tables(
         _need(edges, ["graph", "source", "target"])
     if graphs is not None:
         _need(graphs, ["graph"])
-    known = {name for sheet in (graphs, nodes, edges) if sheet for name in (*sheet.columns, *sheet.ids)}
-    if unknown := sorted({*categorical} - known):
+    sheets = [sheet for sheet in (graphs, nodes, edges) if sheet is not None]
+    known = {name for sheet in sheets for name in (*sheet.columns, *sheet.ids, *sheet.ignored)}
+    if unknown := sorted({*categorical, *ignore} - known):
         raise DataError(f"there is no column {several(unknown)}", file=str(files.path))
-    target_column = _target(graphs if level == "graph" else nodes, y, labelled)
+    targets = graphs if level == "graph" else nodes
+    target_column = _target(targets, y, labelled)
+    for sheet in (nodes, graphs):
+        _check_finite(sheet, but=y if sheet is targets else None)
 
     names, graph_of_node = _graphs(graphs, nodes)
     order = np.argsort(graph_of_node, kind="stable")
@@ -119,6 +123,15 @@ def _need(sheet: Sheet, columns: Sequence[str]) -> None:
     if missing:
         has = several([*sheet.ids, *sheet.columns]) if sheet.ids or sheet.columns else "none"
         raise DataError(f"the column {missing[0]!r} is missing; there are {has}", file=sheet.file, line=1)
+
+
+def _check_finite(sheet: Sheet | None, but: str | None) -> None:
+    """Complain about the first infinite number of a sheet; the column ``but`` may have some."""
+    if sheet is None:
+        return
+    for name, column in sheet.columns.items():
+        if name != but and column.categories is None and len(rows := np.flatnonzero(np.isinf(column.values))):
+            raise sheet.error("the value is infinite", int(rows[0]), name)
 
 
 def _target(sheet: Sheet | None, y: str, labelled: bool) -> Column | None:

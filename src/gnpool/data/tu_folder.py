@@ -74,6 +74,9 @@ def _features(files: Files, name: str, nodes: int) -> list[Column]:
     if attributes in files:
         values = _floats(files, attributes, None)
         _check_count(files, attributes, len(values), nodes, "nodes")
+        if len(infinite := np.argwhere(np.isinf(values))):
+            row, k = infinite[0].tolist()
+            raise DataError("the value is infinite", file=files.shown(attributes), line=row + 1, column=f"attribute{k}")
         found += [Column(f"attribute{k}", values[:, k]) for k in range(values.shape[1])]
     return found
 

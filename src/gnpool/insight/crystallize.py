@@ -149,6 +149,28 @@ def crystallize(
 
     Returns:
         Crystal: The chosen model (in evaluation mode, on the CPU), what was tried and why it was chosen.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool import GNPAggregation, crystallize
+        >>> class Net(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.pool = GNPAggregation(1, branches="positive", start="sum")
+        ...         torch.nn.init.ones_(self.pool.mix.weight)  # as if trained: p = 1.0025 is near the sum
+        ...
+        ...     def forward(self, x, ptr):
+        ...         return self.pool(x, ptr=ptr)
+        >>> _ = torch.manual_seed(0)
+        >>> sets = [Data(x=torch.rand(n, 1)) for n in range(3, 9) for _ in range(8)]
+        >>> for one in sets:
+        ...     one.y = one.x.sum().view(1, 1)
+        >>> crystal = crystallize(Net(), sets[::2], sets[1::2], lambda p, batch: (p - batch.y).square(), epochs=5)
+        >>> crystal.choice.describe()
+        'pool: sum'
+        >>> print(f"{crystal.model(torch.ones(1000, 1), torch.tensor([0, 1000])).item():.0f}")
+        1000
     """
     train = train if isinstance(train, Batches) else Batches(train, batch_size)
     validation = validation if isinstance(validation, Batches) else Batches(validation, batch_size, seed=None)
@@ -170,14 +192,20 @@ def crystallize(
         length = min(SCREEN_EPOCHS, epochs) if first else epochs
         if progress is not None:
             progress(number, total, trial.describe())
+        part = _first(validation, SCREEN_GRAPHS) if first else validation
+        make = functools.partial(replaced, model, trial.poolings, trial.biases)
+        candidate = make().eval()
+        if not any(parameter.requires_grad for parameter in candidate.parameters()):  # nothing to refit
+            score = evaluate_mean(candidate, part, loss, forward=call)
+            return replace(trial, stage=stage, loss=score, state=candidate.state_dict())
         fit = fit_many(
-            functools.partial(replaced, model, trial.poolings, trial.biases),
+            make,
             _first(train, SCREEN_GRAPHS if first else graphs),
             loss,
             settings[:1] if first else settings,
             seeds=[0],
             epochs=length,
-            validation=_first(validation, SCREEN_GRAPHS) if first else validation,
+            validation=part,
             forward=call,
             schedule=functools.partial(_falling, length),
             device=device,

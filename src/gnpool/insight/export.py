@@ -59,6 +59,18 @@ def export_model(model: torch.nn.Module, folder: str | Path, example: Any) -> Pa
 
     Returns:
         Path: The folder.
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> from gnpool import export_model
+        >>> from gnpool.models import SetNet
+        >>> model = SetNet(2, "mean", hidden=8)
+        >>> example = {"x": torch.rand(5, 2), "ptr": torch.tensor([0, 2, 5])}  # two sets
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     folder = export_model(model, f"{place}/plain", example)
+        ...     print(sorted(path.name for path in folder.iterdir()))
+        ['model.pt2', 'model.py', 'model.safetensors']
     """
     model = copy.deepcopy(model).cpu().eval()
     source = network_source(model)
@@ -95,6 +107,11 @@ class _Slot(NeighborAggregation):
         self.pooling: torch.nn.Module = namespace["Pooling"]()
         self.pooling.load_state_dict(pooling_state(layer))
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
+        """As a plain module: PyG's own looks for the number of segments in a way that torch.export cannot follow."""
+        y: Tensor = torch.nn.Module.__call__(self, *args, **kwargs)
+        return y
+
     def forward(
         self,
         x: Tensor,
@@ -110,7 +127,8 @@ class _Slot(NeighborAggregation):
             index, dim_size = torch.searchsorted(ptr, rows, right=True) - 1, ptr.size(0) - 1
         if index is None:
             index, dim_size = x.new_zeros(x.size(0), dtype=torch.long), 1
-        size = int(index.max()) + 1 if dim_size is None else dim_size
+        size: Any = index.max().item() + 1 if dim_size is None else dim_size
+        torch._check(size > 0)
         y: Tensor = self.pooling(x, index, size)
         return y
 
@@ -142,7 +160,11 @@ def _traced(module: torch.nn.Module, inputs: Mapping[str, Tensor]) -> torch.expo
         name: {dim: torch.export.Dim.AUTO for dim, size in enumerate(value.shape) if size > 1}
         for name, value in inputs.items()
     }
-    return torch.export.export(module, (), dict(inputs), dynamic_shapes=free)
+    try:
+        return torch.export.export(module, (), dict(inputs), dynamic_shapes=free)
+    except Exception as error:  # of many kinds
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ValueError(f"export_model: torch.export cannot follow {type(module).__name__}: {reason}") from error
 
 
 @torch.no_grad()

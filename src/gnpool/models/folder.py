@@ -6,7 +6,8 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -20,6 +21,20 @@ def write_folder(
     """
     folder = Path(os.path.abspath(folder))  # noqa: PTH100 -- resolve() would follow a link
     check_free(folder, replaces)
+    with naming(folder):
+        _write(folder, files)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of the system inside the block name what was to be written, in place of a name that nobody knows."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, f"it could not be written ({error.strerror})", str(path)) from error
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
     old = made.with_suffix(".old")

@@ -92,7 +92,30 @@ def model_files(
 
 
 def load_model(folder: str | Path) -> torch.nn.Module:
-    """The network that :func:`save_model` wrote into a folder, on the CPU and in evaluation mode."""
+    r"""The network that :func:`save_model` or ``gnpool fit`` wrote into a folder.
+
+    Loading never runs code that the files hold.
+
+    Args:
+        folder (str or Path): The folder, with ``model.json`` and ``model.safetensors``.
+
+    Returns:
+        torch.nn.Module: The network, on the CPU and in evaluation mode.
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> from gnpool import load_model, save_model
+        >>> from gnpool.models import GraphNet
+        >>> arguments = {"in_channels": 1, "aggr": "sum", "readout": "max", "hidden": 8}
+        >>> model = GraphNet(**arguments)
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     _ = save_model(f"{place}/model", model, {"class": "GraphNet", "arguments": arguments})
+        ...     again = load_model(f"{place}/model")
+        >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> torch.equal(again(torch.ones(3, 1), path), model(torch.ones(3, 1), path))
+        True
+    """
     return load_saved(folder).model
 
 
@@ -118,7 +141,8 @@ def read_description(folder: Path) -> dict[str, Any]:
     """What ``model.json`` of a folder holds, checked as far as it can be without the weights."""
     path = folder / DESCRIPTION
     if not folder.is_dir():
-        raise SavedModelError(f"{folder}: there is no such folder")
+        what = "it is a file; expected the folder of a model" if folder.exists() else "there is no such folder"
+        raise SavedModelError(f"{folder}: {what}")
     text = _read(path)
     if len(text) > LARGEST_DESCRIPTION:
         raise SavedModelError(f"{path}: it has {len(text)} bytes, which no description of a model has")

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from gnpool.report.markup import Markup, tag
 
 WIDTH, HEIGHT = 352, 250  # of a panel, in units that are about pixels
-LEFT, TOP, BOTTOM = 44, 12, 38
+LEFT, TOP, BOTTOM = 44, 12, 38  # more on the left where a label of the y axis is long
 LABEL_GAP = 14.0  # between two labels at the ends of lines
 LABEL_CHARS = 14
-LABEL_WIDTH = 7.0  # of a character, about
+LABEL_WIDTH, TICK_WIDTH = 7.0, 6.4  # of a character, about
 COLORS = 6  # classes c0 to c5 of the style sheet; c0 is GNP's
 GREY = -1
 MARKERS = ("circle", "square", "triangle", "diamond", "down", "cross")
@@ -75,13 +75,14 @@ def panel(
     xs = [x for one in series for x, value in zip(one.x, one.y, strict=True) if value is not None] or [1.0]
     low, high = y_range or value_range(series)
     right = 18 + LABEL_WIDTH * max([len(short(one.name)) for one in series if one.label], default=0)
-    x = Scale(min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1, LEFT, WIDTH - right, x_log)
-    y = Scale(low, high, HEIGHT - BOTTOM, TOP, log=True)
+    y, y_ticks = Scale(low, high, HEIGHT - BOTTOM, TOP, log=True), log_ticks(low, high)
+    left = max([LEFT, *(20 + TICK_WIDTH * len(tick_text(tick)) for tick in y_ticks)])
+    x = Scale(min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1, left, WIDTH - right, x_log)
     ticks = x_ticks if x_ticks is not None else even_ticks(x.low, x.high)
     ordered = sorted(series, key=lambda one: (one.color != GREY, -one.color))  # GNP is drawn last, on top
     return tag(
         "svg",
-        _axes(x, y, ticks, log_ticks(low, high), x_label, y_label),
+        _axes(x, y, ticks, y_ticks, x_label, y_label),
         *(_series(one, x, y) for one in ordered),
         *_end_labels(series, x, y),
         class_="chart",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, which the colour-blind can tell apart, and a marker for each as well.
-COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # GNP, GNP*, then others, as on the page
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DPI = 110
 FLOOR = 0.01  # percent: what is below is drawn here, since 0 has no place on a logarithmic axis

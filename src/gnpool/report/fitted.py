@@ -7,7 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gnpool.report.answer import Answer
+from gnpool.report.study import Training
 
 PARTS = ("inside", "larger")
 HIDDEN = (
@@ -70,6 +74,54 @@ def fit_pooling(fit: Fit) -> str | None:
     """The pooling that the answer names last, that of the readout."""
     poolings = _list(_get(fit, "answer", "poolings"))
     return str(poolings[-1]) if poolings else None
+
+
+def fit_trainings(fit: Fit) -> list[Training]:
+    """The trainings of a fit whose curves it kept: the loss of each competitor, and the way of p and q of GNP."""
+    words = [_get(fit, "problem", name) for name in ("task", "level")]
+    task = f"{words[0]} of {words[1]}s" if all(words) else "training"
+    device = str(fit_machine(fit).get("device") or "")
+    found = []
+    for model in _list(fit.get("models")):
+        losses, exponents = (_curves(_get(model, "curves", name)) for name in ("losses", "exponents"))
+        epochs, _ = losses.pop("epoch", None), exponents.pop("epoch", None)
+        if not losses or epochs is None:
+            continue
+        runs = [run for run in _list(_get(model, "runs")) if isinstance(run, Mapping)]
+        best = min(runs, key=_validation_loss, default={})
+        found.append(
+            Training(
+                task=task,
+                data="",
+                model=str(_get(model, "label")),
+                runs=len(runs),
+                failed=sum(bool(run.get("failed")) for run in runs),
+                device=device,
+                setting=setting if isinstance(setting := best.get("setting"), Mapping) else {},
+                curves={**losses, **exponents},
+                epochs=tuple(int(epoch) for epoch in epochs[:, 0]),
+            )
+        )
+    return found
+
+
+def _curves(found: Any) -> dict[str, NDArray[np.float64]]:
+    """Curves by name, (epochs, seeds); those that are no numbers, or not as long as the others, are left out."""
+    curves = {}
+    for name, rows in found.items() if isinstance(found, Mapping) else ():
+        try:
+            values = np.array(rows, dtype=np.float64)  # None becomes NaN
+        except (TypeError, ValueError):
+            continue
+        if values.size and values.ndim in (1, 2):
+            curves[str(name)] = np.atleast_2d(values).T
+    length = len(curves.get("epoch", ()))
+    return {name: values for name, values in curves.items() if len(values) == length}
+
+
+def _validation_loss(run: Mapping[str, Any]) -> float:
+    loss = run.get("validation_loss")
+    return float(loss) if isinstance(loss, (int, float)) else math.inf
 
 
 def fit_machine(fit: Fit) -> Mapping[str, Any]:

@@ -76,7 +76,7 @@ def _series(training: Training, name: str, color: int) -> Series:
     there = np.isfinite(mean)
     lows = np.nanmin(np.where(there[:, None], finite, 0.0), axis=1)
     highs = np.nanmax(np.where(there[:, None], finite, 0.0), axis=1)
-    epochs = [float(epoch + 1) for epoch in kept]
+    epochs = [float(training.epochs[k] if training.epochs is not None else k + 1) for k in kept]
     y = [max(float(value), LEAST) if good else None for value, good in zip(mean, there, strict=True)]
     tips = [f"epoch {epoch:.0f}: {value:.3g}" for epoch, value in zip(epochs, mean, strict=True)]
     if color == GREY:

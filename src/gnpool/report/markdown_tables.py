@@ -28,7 +28,7 @@ def markdown(tables: Sequence[Result]) -> str:
         if any(cell.get("curves") for cell in table["cells"]):
             continue
         title = f"### {plain(table['table'])}\n\n{plain(table['title'])} ({plain(caption_of(table))})"
-        blocks += [title, *(_markdown_sheet(sheet) for sheet in sheets(table))]
+        blocks += [title, *(sheet_lines(sheet) for sheet in sheets(table))]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -44,7 +44,8 @@ def plain(label: object) -> str:
     return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", escaped).replace("\n", " ")
 
 
-def _markdown_sheet(sheet: Sheet) -> str:
+def sheet_lines(sheet: Sheet) -> str:
+    """A sheet as a Markdown table."""
     named = sheet.rows != ("",)
     head = [*([""] if named else []), *(plain(column) for column in sheet.columns)]
     rows = [head, ["---"] * len(head)]

@@ -17,7 +17,7 @@ from gnpool.report.learning import learning_figures
 from gnpool.report.markup import Markup, data_block, join, tag
 from gnpool.report.plane import NAMES, Walk, crystals_table, ends_table, plane_data, plane_svg, walks
 from gnpool.report.runs import runs_section
-from gnpool.report.sizes import size_figures, size_lines
+from gnpool.report.sizes import FLOOR, size_figures, size_lines
 from gnpool.report.study import Study
 from gnpool.report.tables import anchor, html_sheet, mark, overview, pairs_table, sheets
 from gnpool.report.verdicts import Counts, by_kind, is_published
@@ -99,7 +99,7 @@ def _top(study: Study, sections: Mapping[str, Markup]) -> Markup:
 def _answer(first: Answer, study: Study) -> Markup:
     long = len(str(first)) > LONG
     title = tag("h1", first.before, tag("em", first.weight), first.after, ".", class_="long" if long else None)
-    more = [tag("p", line, class_="lede") for line in first.more]
+    more = [tag("p", line.replace(" %", "\N{NO-BREAK SPACE}%"), class_="lede") for line in first.more]
     bars = None
     if first.counts is not None:
         bars = tag("div", *(_bar(kind, counts) for kind, counts in first.counts.items() if counts.total), class_="bars")
@@ -141,6 +141,7 @@ def _sizes(tables: Sequence[Mapping[str, Any]]) -> Markup | None:
         return None
     spread = any(_has_spread(table) for table in tables if size_lines(table))
     about = f"{'. '.join(titles)}." + (" Lines are means over seeds, bands one deviation." if spread else "")
+    about += f" Errors below {FLOOR} are drawn at {FLOOR}."
     return _section("sizes", "Error against size", about, tag("div", *figures, class_="figures"))
 
 

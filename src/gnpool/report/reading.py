@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnpool.report.fitted import fit_machine, fit_tables
+from gnpool.report.fitted import fit_machine, fit_tables, fit_trainings
 from gnpool.report.study import Study, Training
 from gnpool.store import Damage, Record, Store
 
@@ -36,7 +36,8 @@ def read_study(folder: str | Path) -> Study:
     tables = _tables(found, folder) if found is not None else []
     if fit is not None:
         tables = [*fit_tables(fit), *tables]
-    trainings = [training for record in records if (training := _training(record)) is not None]
+    trainings = fit_trainings(fit) if fit is not None else []
+    trainings += [training for record in records if (training := _training(record)) is not None]
     return Study(
         name=str(folder),
         tables=tables,

@@ -29,7 +29,7 @@ def runs_section(study: Study) -> Markup:
         "folder": study.name,
         "preset": _each(meta.get("preset") for meta in metas),
         "search": _each(SEARCH.get(str(meta.get("search"))) for meta in metas),
-        "seeds": _each(", ".join(map(str, meta.get("seeds") or [])) for meta in metas),
+        "seeds": ", ".join(dict.fromkeys(str(seed) for meta in metas for seed in meta.get("seeds") or [])),
         "data seed": _each(meta.get("seed") for meta in metas),
         "trainings": _trainings(trained),
         "time of the work": duration(seconds) if seconds else "",
@@ -89,7 +89,7 @@ def _row(training: Training) -> list[str]:
         training.model,
         str(training.runs),
         str(training.failed),
-        f"{training.seconds:,.1f}",
+        f"{training.seconds:,.1f}" if training.seconds else "",
         _setting(training.setting),
         training.device,
     ]

@@ -48,7 +48,8 @@ def size_figures(lines: Sequence[SizeLine], *, x_label: str = "nodes", unit: str
     tasks: dict[str, list[Series]] = {}
     single = [line for line in lines if len(line.cells) == 1 and all(c.get("ours") for c in line.cells.values())]
     lines = [line for line in lines if len(line.cells) > 1]
-    models = list(dict.fromkeys(line.model for line in sorted(lines, key=lambda line: not _gnp(line))))
+    first = sorted(lines, key=lambda line: (not _gnp(line), line.model != "GNP"))  # so it has one colour on all pages
+    models = list(dict.fromkeys(line.model for line in first))
     for line in lines:
         place = models.index(line.model)
         one = _series(line, place if place < COLORS else GREY, x_label, unit)

@@ -27,6 +27,7 @@ class Training:
         device (str): Where.
         setting (Mapping): The setting that validation chose.
         curves (Mapping): Values over epochs of the chosen setting, (epochs, seeds).
+        epochs (tuple[int, ...], optional): The epochs, from 1, of curves of losses and errors; None: all of them.
     """
 
     task: str
@@ -38,6 +39,7 @@ class Training:
     device: str = ""
     setting: Mapping[str, Any] = field(default_factory=dict)
     curves: Curves = field(default_factory=dict)
+    epochs: tuple[int, ...] | None = None
 
     @property
     def gnp(self) -> bool:

@@ -1,0 +1,229 @@
+"""The record of the paper's numbers as blocks of Markdown: what the README and the documentation show of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gnpool.report.grids import number
+from gnpool.report.markdown_tables import plain, sheet_lines
+from gnpool.report.runs import duration
+from gnpool.report.tables import Cell, Result, caption_of, sheets, shown
+from gnpool.report.verdicts import GOOD, Counts, by_kind, count, is_compared, is_gnp, word_of
+
+GIVEN = ("graphcl_", "im_", "real_")  # tables on given data; all others are on generated data
+CRYSTAL, LEARNED = "GNP*", "GNP"
+# Rows of the headline: the table, and the row or column that is the task where it has several.
+HEADLINE = (
+    ("exp_graph_invsize", None),
+    ("exp_graph_harmonic", None),
+    ("exp_graph_maxdegree", None),
+    ("node_a", "bfs"),
+    ("node_a", "shortest"),
+    ("set", "mu_post"),
+    ("set", "sigma2_post"),
+    ("set", "mu_map"),
+    ("set", "sigma2_map"),
+)
+Lines = Iterable[Sequence[str]]
+PARTLY = "not all run"
+
+
+def record_blocks(record: Mapping[str, Any]) -> dict[str, str]:
+    """Every block by its name, from what :func:`gnpool.lab.record.record` found."""
+    tables = record["tables"]
+    return {
+        "headline": headline_block(tables),
+        "counts": counts_block(tables),
+        "verdicts": verdicts_block(tables),
+        "differing": differing_block(tables),
+        "cells": cells_block(tables),
+        "origin": origin_block(tables),
+        "cost": cost_block(record["cost"], tables),
+        "spread": spread_block(tables, record["spread"]),
+    }
+
+
+def headline_block(tables: Sequence[Result]) -> str:
+    """For each task the best other model, GNP of the paper, ours, and ours crystallised."""
+    lines = [["task", "best other model, paper", "best other model, ours", "GNP, paper", "GNP", r"GNP\*"]]
+    found = {str(table["table"]): table for table in tables}
+    for name, task in HEADLINE:
+        cells = [c for c in found[name]["cells"] if task is None or task in (c["row"], c["column"])]
+        rivals = [cell for cell in cells if not is_gnp(cell)]
+        (learned,) = [cell for cell in cells if _form(cell) == LEARNED]
+        (crystal,) = [cell for cell in cells if _form(cell) == CRYSTAL]
+        paper = min(rivals, key=lambda cell: float(cell["paper"]["mean"]))
+        run = [cell for cell in rivals if cell["ours"] is not None]
+        best = min(
+            (c for c in run if c["ours"]["mean"] is not None), key=lambda c: float(c["ours"]["mean"]), default=None
+        )
+        ours = f"{_model(best)}: {shown(best).ours}" if best is not None and len(run) == len(rivals) else PARTLY
+        exact = "not run" if crystal["ours"] is None else shown(crystal).ours
+        lines.append(
+            [
+                task or name.removeprefix("exp_graph_"),
+                plain(f"{_model(paper)}: {shown(paper).paper}"),
+                plain(ours),
+                str(shown(learned).paper),
+                shown(learned).ours,
+                f"**{exact}**" if _not_worse(crystal, learned) else exact,
+            ]
+        )
+    if all(line[2] == PARTLY for line in lines[1:]):  # no task is ready: a column of excuses tells nothing
+        lines = [[*line[:2], *line[3:]] for line in lines]
+    return _table(lines)
+
+
+def counts_block(tables: Sequence[Result]) -> str:
+    """In two sentences, how much was run and how it compares."""
+    cells = [cell for table in tables for cell in table["cells"]]
+    everything, generated = count(cells), count(cell for table in _generated(tables) for cell in table["cells"])
+    gnp = by_kind(cell for table in _generated(tables) for cell in table["cells"])["GNP"]
+    excused = sum(bool(cell.get("excused")) and word_of(cell) not in GOOD for cell in cells)
+    rest = f" By deviations alone, {excused} more would be matched." if excused else ""
+    return (
+        f"Of the paper's {everything.total} numbers with a deviation {everything.run} were run: {everything}. On "
+        f"generated data {_share(generated)} of what was run are matched or better, and of GNP's own {_share(gnp)}."
+        f"{rest}"
+    )
+
+
+def verdicts_block(tables: Sequence[Result]) -> str:
+    """The number of cells by verdict, table by table."""
+    words = list(count([]).words)
+    lines = [["table", "cells of", "published", *words]]
+    totals: dict[str, list[Cell]] = {}
+    for table in tables:
+        for kind, counts in by_kind(table["cells"]).items():
+            if counts.total:
+                lines.append([plain(table["table"]), kind, *_numbers(counts)])
+                totals.setdefault(kind, []).extend(cell for cell in table["cells"] if is_gnp(cell) == (kind == "GNP"))
+    for kind, cells in totals.items():
+        lines.append(["**all**", kind, *_numbers(count(cells))])
+    lines.append(["**all**", "both", *_numbers(count(cell for cells in totals.values() for cell in cells))])
+    return _table(lines)
+
+
+def differing_block(tables: Sequence[Result]) -> str:
+    """Every cell that is worse, or whose outcome is another one."""
+    lines = [["table", "row", "column", "paper", "ours", "interval", "verdict"]]
+    for word in ("worse", "different outcome"):
+        for table in tables:
+            for cell in table["cells"]:
+                if is_compared(cell) and word_of(cell) == word:
+                    words = shown(cell)
+                    place = [plain(table["table"]), plain(cell["row"]), plain(cell["column"])]
+                    lines.append([*place, str(words.paper), words.ours, words.interval or "", word])
+    return _table(lines) if len(lines) > 1 else "None."
+
+
+def cells_block(tables: Sequence[Result]) -> str:
+    """Every table, every published cell; cells that are not published, where they were run."""
+    blocks = []
+    for table in tables:
+        kept = [cell for cell in table["cells"] if cell["paper"] is not None or cell["ours"] is not None]
+        title = f"### {plain(table['table'])}\n\n{plain(table['title'])} ({plain(caption_of(table))})"
+        parts = sorted({str(cell["part"]) for cell in kept if cell.get("part")})
+        notes = [f"Run so far: {'; '.join(parts)}."] if parts else []
+        blocks += [title, *notes, *(sheet_lines(sheet) for sheet in sheets({**table, "cells": kept}))]
+    return "\n\n".join(blocks)
+
+
+def origin_block(tables: Sequence[Result]) -> str:
+    """For each table its command, and the commits, machines, units and seconds behind its numbers."""
+    machines = sorted({words for table in tables for words, _ in table["origin"]["machines"]})
+    letter = {words: chr(ord("A") + place) for place, words in enumerate(machines)}
+    lines = [["table", "command", "commits", "machines", "units", "seconds"]]
+    for table in tables:
+        origin = table["origin"]
+        where = ", ".join(f"{letter[words]} ({units})" for words, units in origin["machines"])
+        units = f"{origin['units']} of {origin['of']}"
+        command, commits = f"`{origin['command']}`", ", ".join(origin["commits"])
+        lines.append([plain(table["table"]), command, commits, where, units, f"{origin['seconds']:,.0f}"])
+    return "\n".join([_table(lines), "", *(f"- {letter[words]}: {plain(words)}" for words in machines)])
+
+
+def cost_block(cost: Mapping[str, Any], tables: Sequence[Result]) -> str:
+    """What the record took, on the machines that were used, and what the quick preset takes."""
+    run = count(cell for table in tables for cell in table["cells"]).run
+    lines = [
+        f"- {plain(device)}: {entry['units']:,.0f} units, {duration(entry['seconds'])} ({entry['seconds']:,.0f} s)"
+        for device, entry in cost["units"].items()
+    ]
+    sessions = cost["sessions"]
+    if sessions["count"]:
+        lines.append(
+            f"- {sessions['count']} sessions on the GPU machine, from start to end: {duration(sessions['seconds'])} "
+            f"({sessions['seconds']:,.0f} s)"
+        )
+    quick = cost["quick"]
+    lines.append(
+        "- the quick preset: not measured yet"
+        if quick is None
+        else f"- the quick preset, `{quick['command']}`: {duration(quick['seconds'])} on {plain(quick['device'])}"
+    )
+    return "\n".join([f"For {run} published cells, and what stands beside them:", "", *lines])
+
+
+def spread_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]]) -> str:
+    """Tables on other data beside the record: both means, both verdicts."""
+    blocks = []
+    first = {(t["table"], c["row"], c["column"]): c for t in tables for c in t["cells"]}
+    for seed, others in spread.items():
+        for table in others:
+            lines = [["row", "column", "paper", "data seed 0", f"data seed {seed}", "verdicts"]]
+            pairs = [(first[table["table"], cell["row"], cell["column"]], cell) for cell in table["cells"]]
+            for one, other in pairs:
+                if one["ours"] is not None and other["ours"] is not None:
+                    words = dict.fromkeys(word_of(cell) for cell in (one, other) if word_of(cell))
+                    place = [plain(other["row"]), plain(other["column"])]
+                    both = [shown(cell).ours for cell in (one, other)]
+                    lines.append([*place, shown(other).paper or "", *both, ", then ".join(words)])
+            same = sum(word_of(one) == word_of(other) for one, other in pairs if is_compared(one) and other["ours"])
+            compared = sum(bool(is_compared(one) and other["ours"]) for one, other in pairs)
+            title = f"### {plain(table['table'])}, data seed {seed}\n\nThe same verdict in {same} of {compared} cells."
+            blocks += [title, _table(lines)]
+    return "\n\n".join(blocks) if blocks else "No table was run on other data yet."
+
+
+def _generated(tables: Sequence[Result]) -> list[Result]:
+    return [table for table in tables if not str(table["table"]).startswith(GIVEN)]
+
+
+def _share(counts: Counts) -> str:
+    percent = f" ({number(100 * counts.good / counts.run, 1)} %)" if counts.run else ""
+    return f"{counts.good} of {counts.run}{percent}"
+
+
+def _numbers(counts: Counts) -> Iterator[str]:
+    yield str(counts.total)
+    yield from (str(n or "") for n in counts.words.values())
+
+
+def _not_worse(crystal: Cell, learned: Cell) -> bool:
+    ours, theirs = ((cell["ours"] or {}).get("mean") for cell in (crystal, learned))
+    return ours is not None and theirs is not None and ours <= theirs
+
+
+def _form(cell: Cell) -> str:
+    """GNP or GNP*, wherever in the names of a cell it stands; nothing for other models and other readings."""
+    if "/" in str(cell["column"]):
+        return ""
+    names = [str(cell[axis]).rpartition("/")[2] for axis in ("row", "column")]
+    return next((form for form in (CRYSTAL, LEARNED) if form in names), "")
+
+
+def _model(cell: Cell) -> str:
+    """The name of a baseline: aggregation and readout, a model beside the grid, or the pooling of a row or column."""
+    row, column = str(cell["row"]), str(cell["column"])
+    if column == "model":
+        return row
+    if row in ("bfs", "shortest"):
+        return column
+    return f"{column},{row}" if "/" not in row and row != "set_transformer" else row
+
+
+def _table(lines: Lines) -> str:
+    head, *rows = [list(line) for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])

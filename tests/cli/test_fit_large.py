@@ -1,0 +1,35 @@
+"""Much data: 100,000 graphs of 30 nodes are read and trained for an epoch within the memory of a common machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GRAPHS, NODES = 100_000, 30
+MOST_BYTES = 24 * 2**30
+
+
+@pytest.mark.slow
+def test_much_data_fits_into_memory(tmp_path: Path) -> None:
+    make = [str(ROOT / "examples" / "own_data.py"), "many", "--graphs", str(GRAPHS), "--low", str(NODES)]
+    subprocess.run([sys.executable, *make, "--high", str(NODES)], cwd=tmp_path, check=True)
+    command = [sys.executable, "-m", "gnpool", "fit", "many", "--epochs", "1", "--out", "fit"]
+    log = tmp_path / "log"
+    with log.open("w") as errors:
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=errors)
+        _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, log.read_text()
+    assert used.ru_maxrss * 1024 < MOST_BYTES
+    assert re.search(r"^ *\d+ %  \w+", log.read_text(), re.MULTILINE)  # how far it is, now and then
+    result = json.loads((tmp_path / "fit" / "fit.json").read_text())
+    assert (result["data"]["graphs"], result["data"]["nodes"]) == (GRAPHS, GRAPHS * NODES)
+    errors_of = {model["label"]: model["larger"]["error"] for model in result["models"]}
+    assert errors_of["GNP"] < 0.1 * result["constant"]["larger"]["error"]  # it has learned in that epoch
