@@ -15,8 +15,9 @@ from torch_geometric.data import Data
 from gnpool.data import Column, DataError, GraphTable, from_list
 from gnpool.fit import Preprocessing, histogram, make_split
 from gnpool.fit.answer import _choose, _help
-from gnpool.fit.pipeline import Entry, batch_size_for, falling, pooling_names
+from gnpool.fit.pipeline import batch_size_for, falling, pooling_names
 from gnpool.fit.problem import recognise
+from gnpool.fit.study import Entry
 
 NAN = math.nan
 

@@ -57,6 +57,8 @@ def fit(
     Trains GNP beside the fixed poolings on the smaller graphs, names what was learned, replaces it by the exact pooling
     where validation agrees, and tests on the largest graphs. Nothing is written before all is done, except to --cache.
     """
+    if address is not None and engine != "ray":
+        raise typer.BadParameter("it is that of a Ray cluster; use it with --engine ray", param_hint="'--address'")
     with bad_input(), before_writing(out):
         _check_out(out)
         if engine == "local":

@@ -10,7 +10,7 @@ import numpy as np
 
 from gnpool.data.table import Floats
 from gnpool.fit.networks import GNP, slots
-from gnpool.fit.pipeline import CRYSTAL, Entry, Study
+from gnpool.fit.study import CRYSTAL, Entry, Study
 
 MARGIN = 0.2  # a simpler pooling may have a validation loss larger by this part
 EXACT = 1e-6  # or by this part of the loss of the best constant: what is below is as good as nothing

@@ -8,7 +8,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,12 +22,12 @@ from gnpool.fit.curves import training_curves
 from gnpool.fit.networks import GNP, Frame, build, fixed_poolings, frames, network_spec, slots
 from gnpool.fit.preprocess import Preprocessing
 from gnpool.fit.problem import Problem, recognise
-from gnpool.fit.split import Split, make_split
+from gnpool.fit.split import make_split
+from gnpool.fit.study import CRYSTAL, Entry, Options, Study
 from gnpool.insight import Crystal, crystallize
 from gnpool.training import Fit, Setting, evaluate_items, fit_many
 from gnpool.training.checkpoint import fingerprint_of
 
-CRYSTAL = "GNP*"
 STEPS = 1500  # of training, where the user does not say how many epochs
 EPOCHS = (8, 200)  # bounds of their number
 FIRST_LOOK = 0.2  # of that, to choose the network and the fixed poolings that are worth all of it
@@ -46,75 +45,6 @@ LARGE_BATCH = 8192  # nodes; below, the time goes into Python, where a second th
 EVALUATION_NODES = 200_000  # in a batch of an evaluation, about
 OnProgress = Callable[[str, float], None]  # what is being done, and how much of everything is done
 R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to fit; None: chosen from the data.
-
-    Args:
-        task (str, optional): ``"regression"`` or ``"classification"``.
-        split (str): ``"size"`` or ``"random"``.
-        epochs (int, optional): Of each training.
-        seeds (int, optional): Networks of each kind.
-        seed (int): Of the split, and the first of the networks.
-        device (str): Where to train.
-    """
-
-    task: str | None = None
-    split: str = "size"
-    epochs: int | None = None
-    seeds: int | None = None
-    seed: int = 0
-    device: str = "cpu"
-
-
-@dataclass
-class Entry:
-    """One competitor: a kind of pooling, its best network by validation, and the errors of that one, item by item."""
-
-    label: str
-    poolings: tuple[str, ...] | None  # None: learned
-    model: torch.nn.Module
-    spec: dict[str, Any]
-    validation: Floats  # losses
-    errors: dict[str, Floats]  # of "inside" and "larger"
-    runs: list[dict[str, Any]]
-    curves: dict[str, Any] | None = None  # of the training, see `training_curves`
-    finished: bool = True  # False: dropped after a first look
-
-    @property
-    def loss(self) -> float:
-        """Mean validation loss."""
-        return float(self.validation.mean())
-
-
-@dataclass
-class Study:
-    """Everything that came out."""
-
-    table: GraphTable
-    split: Split
-    problem: Problem
-    preprocessing: Preprocessing
-    frame: Frame
-    frames: list[dict[str, Any]]
-    entries: list[Entry]
-    crystal: Crystal | None
-    baseline: dict[str, Floats]  # losses on "validation", errors on "inside" and "larger" of the best constant
-    targets: dict[str, Floats]  # of each part, in their own units
-    notes: list[str]
-    options: Options
-    epochs: int
-    seconds: float
-
-    def per_graph(self, values: Floats, part: str) -> Floats:
-        """The mean over the nodes of each graph of a part, where values belong to nodes."""
-        if self.problem.level == "graph":
-            return values
-        sizes = self.table.sizes[getattr(self.split, part)]
-        means: Floats = np.add.reduceat(values, np.cumsum(sizes) - sizes) / sizes
-        return means
 
 
 def run_study(

@@ -16,7 +16,7 @@ import torch
 from gnpool.data import DataError
 from gnpool.data.table import Floats, Ints
 from gnpool.fit.answer import Answer, percent, summary_of
-from gnpool.fit.pipeline import Entry, Study
+from gnpool.fit.study import Entry, Study
 from gnpool.models.folder import check_free, write_folder
 from gnpool.models.saved import model_files
 from gnpool.training.machine import describe_machine

@@ -47,7 +47,7 @@ def compiled(function: Callable[..., Any]) -> Any:
     except RuntimeError:  # "cannot cache function: no locator available"
         return njit(**_KERNEL)(function)
     cache = kernel._cache
-    # What the compiler needs to know is not loaded for code that is compiled already: it takes longer than all the rest.
+    # Code that is compiled already loads without what the compiler needs to know: that takes longer than all the rest.
     load, save = getattr(cache, "_load_overload", cache.load_overload), cache.save_overload
 
     def load_overload(sig: Any, target_context: Any) -> Any:
