@@ -28,6 +28,7 @@ from gnpool.lab.influence import AMOUNTS
 from gnpool.lab.influence_runner import InfluenceRunner
 from gnpool.lab.tables import TABLES
 from gnpool.store import Store
+from gnpool.training import stack as stack_module
 from tests.engine.standin import standing_in
 from tests.lab.shared import SMALL
 from tests.lab.test_crossval import dataset
@@ -70,6 +71,25 @@ def scores(folder: Path) -> dict[str, Any]:
 def tensors(folder: Path) -> dict[str, torch.Tensor]:
     records = Store(folder).records()
     return {f"{record.key} {name}": value for record in records for name, value in (record.tensors or {}).items()}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_no_module_is_made_beside_the_lock(study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Initialising draws from torch's one generator, so that a module made elsewhere would change those of others."""
+    reset, locked = torch.nn.Linear.reset_parameters, list[bool]()
+
+    def watched(layer: torch.nn.Linear) -> None:
+        locked.append(stack_module._SEEDING.locked())
+        reset(layer)
+
+    monkeypatch.setattr(torch.nn.Linear, "reset_parameters", watched)
+    run(study, tmp_path, jobs=1)
+    if study == "tables":
+        table = TABLES["exp_graph_harmonic"]
+        exact = dataclasses.replace(table, cells=tuple(cell for cell in table.cells if cell.recipe.crystallised))
+        Runner(Store(tmp_path), PRESETS["smoke"], CPU, jobs=1).run([exact])
+    assert locked
+    assert all(locked)
 
 
 @pytest.mark.parametrize("study", STUDIES)

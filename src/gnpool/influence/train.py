@@ -348,7 +348,7 @@ class _Run:
     def result(self) -> dict[str, Trained]:
         found = {}
         for group, best in self.best.items():
-            model = self.make()
+            model = seeded(self.make, 0)
             model.load_state_dict(best["weights"])
             found[group] = Trained(
                 model.eval(),

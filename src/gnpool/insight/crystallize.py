@@ -18,7 +18,7 @@ from gnpool.insight.names import BY_NAME
 from gnpool.insight.probe import branches_of, gnp_layers
 from gnpool.insight.proposals import Poolings, combinations
 from gnpool.insight.reading import Reading, read
-from gnpool.training import Batches, Setting, evaluate_mean, fit_many
+from gnpool.training import Batches, Setting, evaluate_mean, fit_many, seeded
 from gnpool.training.program import Forward, Loss, by_name
 
 LEARNED = "learned GNP"
@@ -194,7 +194,7 @@ def crystallize(
             progress(number, total, trial.describe())
         part = _first(validation, SCREEN_GRAPHS) if first else validation
         make = functools.partial(replaced, model, trial.poolings, trial.biases)
-        candidate = make().eval()
+        candidate = seeded(make, 0).eval()
         if not any(parameter.requires_grad for parameter in candidate.parameters()):  # nothing to refit
             score = evaluate_mean(candidate, part, loss, forward=call)
             return replace(trial, stage=stage, loss=score, state=candidate.state_dict())
@@ -234,7 +234,7 @@ def crystallize(
     choice, reason = _choose(tried)
     if choice.learned:
         choice, reason = given, f"no named pooling is as good ({reason}); the model stays as it was given"
-    chosen = replaced(model, choice.poolings, choice.biases)
+    chosen = seeded(functools.partial(replaced, model, choice.poolings, choice.biases), 0)
     if choice.stage != "given":
         chosen.load_state_dict(choice.state)
     rest = [trial for trial in screened if not any(_same(trial, other) for other in tried)]

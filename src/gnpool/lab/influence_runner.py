@@ -31,6 +31,7 @@ from gnpool.lab.influence import BASELINES, MODELS, PROBABILITIES, Choice, Influ
 from gnpool.lab.runner import Event
 from gnpool.models import MONSTOR
 from gnpool.store import Record, Store
+from gnpool.training import seeded
 from gnpool.training.machine import describe_machine
 
 GPU_JOBS = 3  # trainings side by side: one alone leaves most of a GPU idle
@@ -267,7 +268,7 @@ def baseline_choices(amount: InfluenceAmount) -> list[Choice]:
 
 def model_of(record: Record, choice: Choice) -> tuple[MONSTOR, int]:
     """The model that a training has selected for a probability, and how often it is applied."""
-    model, prefix = MONSTOR(MODELS[choice.model]), f"{choice.probability}/"
+    model, prefix = seeded(lambda: MONSTOR(MODELS[choice.model]), 0), f"{choice.probability}/"
     assert record.tensors is not None
     weights = {n.removeprefix(prefix): v for n, v in record.tensors.items() if n.startswith(prefix)}
     model.load_state_dict(weights)

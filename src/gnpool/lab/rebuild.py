@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import torch
 
 from gnpool.insight.crystallize import replaced
 from gnpool.lab.recipes import Recipe
 from gnpool.store import Record
+from gnpool.training import seeded
 
 
 def crystal_models(recipe: Recipe, record: Record) -> dict[int, tuple[torch.nn.Module | None, str | None]]:
@@ -17,11 +21,14 @@ def crystal_models(recipe: Recipe, record: Record) -> dict[int, tuple[torch.nn.M
     for seed, failed, crystal in zip(chosen["seeds"], chosen["failed"], record.scores["crystals"], strict=True):
         model = None
         if failed is None:
-            learned = recipe.build(recipe.variants[chosen["variant"]])
-            model = replaced(learned, crystal["poolings"], crystal["biases"])
+            model = seeded(partial(_exact, recipe, chosen["variant"], crystal), seed)
             prefix = f"loss/{seed}/"
             model.load_state_dict(
                 {n.removeprefix(prefix): v for n, v in record.tensors.items() if n.startswith(prefix)}
             )
         found[seed] = (model, failed)
     return found
+
+
+def _exact(recipe: Recipe, variant: int, crystal: dict[str, Any]) -> torch.nn.Module:
+    return replaced(recipe.build(recipe.variants[variant]), crystal["poolings"], crystal["biases"])

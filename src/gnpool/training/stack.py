@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from gnpool.nn import param_groups
 
 GROUPS = ("rest", "p", "q")
+M = TypeVar("M", bound=torch.nn.Module)
 _SEEDING = threading.Lock()  # torch's generator is one for all threads
 
 
@@ -65,8 +67,11 @@ class Stack:
         return {name: state[one_name].cpu().clone() for name, one_name in self.names.items()}
 
 
-def seeded(make_model: Callable[[], torch.nn.Module], seed: int) -> torch.nn.Module:
-    """A module initialised with ``seed``, whatever other threads that use this function do meanwhile."""
+def seeded(make_model: Callable[[], M], seed: int) -> M:
+    """A module initialised with ``seed``, whatever other threads do meanwhile, if they make theirs here, too.
+
+    Even those whose weights are replaced at once: initialising them draws from the one generator that torch has.
+    """
     with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = make_model()
