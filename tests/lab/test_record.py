@@ -142,11 +142,11 @@ def test_cost_is_that_of_all_units(whole: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One small table on two data sets, and a session of the machine."""
+    """One small table on two data sets, and the time of the machine."""
     folder = tmp_path_factory.mktemp("record")
     for seed in (0, 1):
         reproduce([SMALL], folder, preset="smoke", jobs=1, data_seed=seed)
-    Store(folder).put({"table": "session", "began": "now"}, scores={"seconds": 12.5}, meta={})
+    Store(folder).put({"table": "machine", "began": "now"}, scores={"seconds": 12.5}, meta={})
     (folder / "quick.json").write_text(json.dumps({"command": "gnpool tables", "seconds": 90, "device": "2 cores"}))
     return folder
 

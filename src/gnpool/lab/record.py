@@ -24,7 +24,7 @@ PRESET, SEARCH = "paper", "all"
 COMMITS = "commits.json"  # in the folder of a store: by commit, the units it brought that do not tell it themselves
 QUICK = "quick.json"  # beside it: what the quick preset took
 SEEDED = re.compile(r", data seed (\d+)$")  # how a key tells it, see Recipe.key
-SESSION = "session"  # units of the store that tell how long the machine was held
+HELD = "machine"  # units of the store that tell how long the machine was held
 Key = Mapping[str, Any]
 
 
@@ -161,7 +161,7 @@ def cost(records: Iterable[Record], folder: Path) -> dict[str, Any]:
     units: dict[str, dict[str, float]] = {}
     sessions: list[float] = []
     for one in records:
-        if one.key["table"] == SESSION:
+        if one.key["table"] == HELD:
             sessions.append(float(one.scores["seconds"]))
         elif one.meta.get("device"):
             entry = units.setdefault(str(one.meta["device"]), {"units": 0, "seconds": 0.0})
