@@ -130,9 +130,9 @@ def test_formulas_are_mathml(site: Path) -> None:
 @pytest.mark.parametrize("room", site_hooks.ROOMS)
 def test_the_api_has_every_class_and_function(room: str, pages: dict[Path, Page], site: Path) -> None:
     module = importlib.import_module(f"gnpool.{room}")
-    listed = {name.rpartition(".")[2] for name in pages[site / "api" / f"{room}.html"].ids}
-    names = [getattr(module, name).__qualname__ for name in module.__all__ if not name.isupper()]
-    assert [name for name in names if name not in listed] == []
+    ids = pages[site / "api" / f"{room}.html"].ids
+    values = [getattr(module, name) for name in module.__all__ if not name.isupper()]
+    assert [f"{v.__module__}.{v.__qualname__}" for v in values if f"{v.__module__}.{v.__qualname__}" not in ids] == []
 
 
 def test_every_room_has_a_page() -> None:

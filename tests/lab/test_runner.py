@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from gnpool.lab import PRESETS, Event, Runner, choose_device, reproduce
+from gnpool.engine import choose_device
+from gnpool.lab import PRESETS, Event, Runner, reproduce
 from gnpool.lab.tables import TABLES
 from gnpool.store import Damage, Store, StoreError
 from gnpool.store import store as store_module

@@ -81,7 +81,7 @@ def test_opens_within_a_second(browser: Browser, path: Path) -> None:
         entry = "performance.getEntriesByType('navigation')[0]"
         return float(browser.run(f"{entry}.loadEventEnd - {entry}.startTime")) / 1000
 
-    assert any(seconds() < 1.0 for _ in range(20))  # one of many: the machine may be busy
+    assert min(seconds() for _ in range(3)) < 1.0
     assert path.stat().st_size < 6_000_000
 
 

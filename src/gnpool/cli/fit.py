@@ -87,12 +87,12 @@ def fit(
 
 def choose_device(name: DeviceName) -> DeviceName:
     """``auto`` is a GPU if there is one."""
-    import torch
+    from gnpool.engine import choose_device as choose
 
-    there = torch.cuda.is_available()
-    if name == "cuda" and not there:
-        raise typer.BadParameter("torch finds no GPU here; use cpu", param_hint="'--device'")
-    return ("cuda" if there else "cpu") if name == "auto" else name
+    try:
+        return "cuda" if choose(name).type == "cuda" else "cpu"
+    except ValueError:
+        raise typer.BadParameter("torch finds no GPU here; use cpu", param_hint="'--device'") from None
 
 
 def _check_out(out: Path) -> None:

@@ -27,7 +27,8 @@ def tables(
     Minutes are an estimate, good to a factor of two or so, and count what is missing. Once some trainings of a table
     are done, their times correct it. Tables share models, so several cost less than their sum.
     """
-    from gnpool.lab import Table, all_tables, choose_device, get_preset, table_estimates
+    from gnpool.engine import choose_device
+    from gnpool.lab import Table, all_tables, get_preset, table_estimates
     from gnpool.lab.runner import default_jobs
     from gnpool.store import Store
 

@@ -5,7 +5,7 @@ from gnpool.lab.cost import Estimate, estimates
 from gnpool.lab.presets import PRESETS, Preset, get_preset
 from gnpool.lab.reproduce import reproduce
 from gnpool.lab.results import table_results, verdict
-from gnpool.lab.runner import Event, Runner, choose_device
+from gnpool.lab.runner import Event, Runner
 from gnpool.lab.tables import TABLES, Cell, Table, get_table, register_table
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Table",
     "all_tables",
     "at_hand_tables",
-    "choose_device",
     "estimates",
     "find_table",
     "get_preset",

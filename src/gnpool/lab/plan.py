@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnpool.engine import choose_device
 from gnpool.lab.catalog import find_table, table_estimates
 from gnpool.lab.cost import Estimate
 from gnpool.lab.memory import check_memory, machine_megabytes, needed_megabytes
 from gnpool.lab.presets import get_preset
-from gnpool.lab.runner import choose_device, default_jobs
+from gnpool.lab.runner import default_jobs
 from gnpool.lab.tables import Table
 from gnpool.store import Store
 

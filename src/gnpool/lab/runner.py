@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from gnpool.engine import Engine, choose_device, threads, work_off
+from gnpool.engine import Engine, threads, work_off
 from gnpool.lab.cost import exam_seconds, training_seconds
 from gnpool.lab.failures import Failure, clear_failures, raise_failures
 from gnpool.lab.presets import Preset
@@ -23,7 +23,6 @@ from gnpool.lab.tables import Table
 from gnpool.lab.training import SEARCHES
 from gnpool.store import Damage, Store, StoreWarning
 
-__all__ = ["Event", "Runner", "choose_device", "default_jobs", "exams_by_recipe"]
 GPU_JOBS = 4  # trainings side by side on one GPU: steps at small batches leave most of it idle
 
 
