@@ -95,6 +95,15 @@ def test_refresh_computes_tables_anew(smoke: Path, tmp_path: Path) -> None:
     assert "old " not in invoke(folder, "--markdown", "--refresh").stdout
 
 
+def test_finished_tables_of_earlier_runs_are_shown(tmp_path: Path) -> None:
+    for name in ("ablation_b", "behavior_app"):  # of the same trainings, which other tables share, too
+        reproduce([name], tmp_path, preset="smoke")
+    shown = json.loads(invoke(tmp_path, "--json").stdout)["tables"]
+    assert [table["table"] for table in shown] == ["behavior_app", "ablation_b"]
+    everything = json.loads(invoke(tmp_path, "--json", "--refresh").stdout)["tables"]
+    assert len(everything) > 2
+
+
 def test_damage_is_a_warning(folder: Path) -> None:
     file = next((folder / "units" / "score").rglob("*.json"))
     file.write_text(file.read_text()[:-5])

@@ -41,7 +41,7 @@ def report(
     refresh: Annotated[
         bool,
         typer.Option(
-            "--refresh", help="Compute all tables anew from the stored scores, even if results.json is there."
+            "--refresh", help="Compute all tables anew from the stored scores, also those that are not finished."
         ),
     ] = False,
     fill: Annotated[
@@ -84,6 +84,10 @@ def report(
         typer.echo(f"Warning: {damage}", err=True)
     if refresh or (not study.tables and study.fit is None):
         study = dataclasses.replace(study, tables=stored_tables(folder) or study.tables)
+    elif study.fit is None:  # results.json has the tables of the last run; earlier ones have left their scores
+        known = {one["table"] for one in study.tables}
+        done = [one for one in stored_tables(folder) if one["table"] not in known and _filled(one) == len(one["cells"])]
+        study = dataclasses.replace(study, tables=[*study.tables, *done])
     if table:
         study = dataclasses.replace(study, tables=_chosen(study, table))
     if markdown:
