@@ -97,9 +97,12 @@ def figure(promise: Promise, timings: dict[str, Timing]) -> tuple[str, float]:
 def report_first_call() -> None:
     """Print what the first call of a process costs."""
     print("\nfirst call: seconds of the first forward and backward of a process, torch and gnpool imported")
-    bounds = {"cold": 10.0, "cached": 0.5}
-    for name, seconds in first_call_seconds().items():
-        verdict(f"{name}, s", seconds, bounds[name])
+    bounds = {"cpu": {"cold": 10.0, "cached": 0.5}}
+    if torch.cuda.is_available():
+        bounds["cuda"] = {"cold": 2.0, "cached": 2.0}
+    for device, bound in bounds.items():
+        for name, seconds in first_call_seconds(device).items():
+            verdict(f"{device}, {name}, s", seconds, bound[name])
 
 
 def report_memory() -> None:

@@ -9,12 +9,15 @@ import sys
 import tempfile
 
 FIRST_CALL = """
-import json, time
+import json, sys, time
 import torch, gnpool
-x = torch.rand(30, 32, requires_grad=True)
-index = torch.randint(0, 3, (30,))
+device = sys.argv[1]
+x = torch.rand(30, 32, device=device, requires_grad=True)
+index = torch.randint(0, 3, (30,), device=device)
+x.detach().square().sum().item()  # a device that is awake
 start = time.perf_counter()
 gnpool.norm_pool(x, index, p=1.7).sum().backward()
+x.grad.sum().item()
 print(json.dumps({"seconds": time.perf_counter() - start}))
 """
 
@@ -39,11 +42,12 @@ print(json.dumps({"bytes": status("VmHWM") - before}))
 """
 
 
-def first_call_seconds() -> dict[str, float]:
+def first_call_seconds(device: str = "cpu") -> dict[str, float]:
     """Seconds of the first forward and backward of a process: with nothing compiled yet, then from the disk cache."""
     with tempfile.TemporaryDirectory() as cache:
-        environment = os.environ | {"NUMBA_CACHE_DIR": cache}
-        return {name: float(_run(FIRST_CALL, environment=environment)["seconds"]) for name in ("cold", "cached")}
+        environment = os.environ | {"NUMBA_CACHE_DIR": cache, "TRITON_CACHE_DIR": cache}
+        states = ("cold", "cached")
+        return {name: float(_run(FIRST_CALL, device, environment=environment)["seconds"]) for name in states}
 
 
 def peak_bytes(nodes: int, edges: int, channels: int) -> int:

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch import Tensor
 
 from gnpool.ops.registry import BACKENDS, VARIABLE
 
@@ -8,6 +9,22 @@ SERVING = [name for name, backend in BACKENDS.items() if backend.problem(torch.g
 
 @pytest.fixture(params=SERVING)
 def backend(request, monkeypatch):
-    """Every test of the operator runs on every backend that serves the device."""
+    """Every test of the operator runs on every backend that serves the device; Triton's finds NaN in new memory."""
     monkeypatch.setenv(VARIABLE, request.param)
+    if request.param == "triton":
+        poison_new_memory(monkeypatch)
     return request.param
+
+
+def poison_new_memory(monkeypatch) -> None:
+    """From now on memory that nobody has written to holds NaN, or a number that no list has."""
+
+    def poisoned(make):
+        def call(*args, **kwargs):
+            tensor = make(*args, **kwargs)
+            return tensor.fill_(torch.nan if tensor.is_floating_point() else 77)
+
+        return call
+
+    for owner, name in ((torch, "empty"), (torch, "empty_like"), (Tensor, "new_empty")):
+        monkeypatch.setattr(owner, name, poisoned(getattr(owner, name)))

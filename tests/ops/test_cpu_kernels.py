@@ -21,6 +21,7 @@ if torch.get_default_device().type != "cpu":
     pytest.skip("kernels for the CPU", allow_module_level=True)
 
 from gnpool.ops import cpu, cpu_threads, norm_pool, norm_pool_neighbors
+from tests.ops.conftest import poison_new_memory
 
 INF = math.inf
 NAN = math.nan
@@ -439,14 +440,7 @@ def test_the_pool_is_made_anew_after_a_fork() -> None:
 
 def test_poisoned_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     want = everything()
-
-    def poison(tensor: Tensor) -> Tensor:
-        return tensor.fill_(NAN if tensor.is_floating_point() else 77)
-
-    empty, empty_like, new_empty = torch.empty, torch.empty_like, Tensor.new_empty
-    monkeypatch.setattr(torch, "empty", lambda *a, **k: poison(empty(*a, **k)))
-    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poison(empty_like(*a, **k)))
-    monkeypatch.setattr(Tensor, "new_empty", lambda *a, **k: poison(new_empty(*a, **k)))
+    poison_new_memory(monkeypatch)
     assert_same_bits(everything(), want)
 
 

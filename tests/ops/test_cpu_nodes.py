@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+if torch.get_default_device().type != "cpu":
+    pytest.skip("kernels for the CPU", allow_module_level=True)
+
 from gnpool.ops import cpu, norm_pool, norm_pool_neighbors
 from gnpool.ops.cpu_math import BLOCK
-
-pytestmark = pytest.mark.skipif(torch.get_default_device().type != "cpu", reason="kernels of the CPU")
 
 NODES, EDGES = 40, 400
 EDGE_INDEX = torch.randint(NODES, (2, EDGES), generator=torch.Generator().manual_seed(1))

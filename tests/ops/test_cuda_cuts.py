@@ -65,6 +65,21 @@ def both_passes(module, x, given, exponents, grad, relu):
     return kept[0], grads[0], grads[2], grads[3]
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("gathered", [False, True], ids=["segments", "neighbors"])
+@pytest.mark.parametrize("p", [1.7, -3.0, 7.5])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 3e2])
+def test_half_precision_needs_no_unit_or_goes_the_other_way(size, p, gathered, dtype, monkeypatch):
+    x, grad = (plain() * size).to(dtype), torch.rand(S, D)
+    given = lists(x, gathered)
+    expected = both_passes(reference, x.double(), given, (p, 0.3), grad.to(dtype), False)
+    monkeypatch.setattr(cuda, "forward_blocks", lambda *_: CUTS[0])
+    monkeypatch.setattr(cuda, "backward_blocks", lambda *_: CUTS[0])
+    actual = both_passes(cuda, x, given, (p, 0.3), grad, False)
+    for mine, theirs, bound in zip(actual, expected, (1e-4, 1e-2, 1e-3, 1e-3), strict=True):
+        torch.testing.assert_close(mine.double(), theirs, rtol=bound, atol=bound * float(theirs.abs().max()))
+
+
 @pytest.mark.parametrize("shared_from", [0, 1 << 60], ids=["shared", "edges"])
 @pytest.mark.parametrize("gathered", [False, True], ids=["segments", "neighbors"])
 @pytest.mark.parametrize(("p", "cut"), [(1.7, 0), (-3.0, 1), (30.0, 2)])

@@ -10,22 +10,21 @@ import contextlib
 from typing import NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
 from gnpool.ops import cuda_backward, cuda_kernels, cuda_math, reference
+from gnpool.ops.cuda_launch import cdiv, launch, power_of_2
 
 build_csr = reference.build_csr
 
 #: A tolerance from here on keeps every u, and 1/u, a normal number.
 SAFE = 1e-30
-#: Programs that fill a large device several times over.
-PROGRAMS = 16_384
-#: One warp a program; few registers, so that many programs are on their way to memory at a time.
+#: Programs that fill a large device several times over, or one several times as small.
+PROGRAMS, ENOUGH = 16_384, 1_024
+#: One warp a program.
 WARP = {"num_warps": 1, "maxnreg": 64}
 #: Segments that one program packs.
 ROWS = 64
-
 
 #: Values per edge and channel from which two launches more are worth a backward pass without powers per edge.
 SHARED_FROM = 1 << 20
@@ -40,30 +39,35 @@ class Blocks(NamedTuple):
     R: int
     BD: int
     BR: int
+    maxnreg: int = 64  # few, so that many programs are on their way to memory at a time
 
 
 def forward_blocks(D: int, steps: int, gathered: bool) -> Blocks:
     """The cut of the forward kernel, as measured on an H200."""
-    return _blocks(D, steps, 5 if gathered else 6)
+    return _blocks(D, steps, gathered, 8)
 
 
 def backward_blocks(D: int, steps: int, gathered: bool) -> Blocks:
     """The cut of the backward kernels, as measured on an H200."""
-    return _blocks(D, steps, 5 if gathered else 4)
+    return _blocks(D, steps, gathered, 6)
 
 
-def _blocks(D: int, steps: int, tiles: int) -> Blocks:
+def _blocks(D: int, steps: int, gathered: bool, tiles: int) -> Blocks:
     """A tile is as many values as a warp has threads, or one row of up to 128 channels."""
-    channels = min(128, triton.next_power_of_2(D))
+    channels = min(128, power_of_2(D))
+    wide = gathered and channels == 128
+    chunk = _chunk(steps * cdiv(D, channels), 128 if wide else 64)
     if cuda_math.INTERPRETED:  # it pays by the instruction, whatever the size of a tile
-        return Blocks(_chunk(D, steps, channels), 8, channels, 1)
-    return Blocks(_chunk(D, steps, channels), max(1, 32 // channels), channels, tiles)
+        return Blocks(chunk, 8, channels, 1)
+    if gathered:
+        tiles = 4 if wide else 5
+    return Blocks(chunk, max(1, 32 // channels), channels, tiles, 96 if wide else 64)
 
 
-def _chunk(D: int, steps: int, channels: int) -> int:
+def _chunk(steps: int, least: int) -> int:
     """Long chunks cost less, but there should be enough of them to fill a large device several times."""
-    wanted = steps * triton.cdiv(D, channels) // PROGRAMS
-    return max(64, min(1024, 1 << max(0, wanted.bit_length() - 1)))
+    wanted = steps // PROGRAMS
+    return max(least, min(1024, 1 << max(0, wanted.bit_length() - 1)))
 
 
 def pool_fwd(
@@ -82,7 +86,8 @@ def pool_fwd(
     if x.dtype == torch.float64:
         return reference.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu, stats)
     D, S, E = x.size(1), ptr.numel() - 1, x.size(0) if col is None else col.numel()
-    outputs = tuple(x.new_empty((S, D), dtype=torch.float32) for _ in range(4 if stats else 1))
+    y = x.new_empty((S, D), dtype=torch.float32)
+    outputs = (y, *x.new_empty((3, S, D), dtype=torch.float32).unbind()) if stats else (y,)
     if S * D == 0:
         return outputs
     x, ptr, p, q = x.contiguous(), ptr.contiguous(), p.contiguous(), q.contiguous()
@@ -90,17 +95,19 @@ def pool_fwd(
     blocks = forward_blocks(D, S + E, col is not None)
     with _on(x):
         starts, chunks = _partition(ptr, S, E, blocks.CHUNK)
-        grid = (chunks, triton.cdiv(D, blocks.BD))
+        grid = (chunks, cdiv(D, blocks.BD))
         parts = x.new_empty((chunks, 2, 3, D), dtype=torch.float32)
         pointers = outputs if stats else outputs * 4  # the last three are not touched
         flags = {"HAS_COL": col is not None, "HAS_W": weight is not None, "HAS_EID": eid is not None}
-        common = {"DENORMAL": eps < SAFE, **WARP}
-        cuda_kernels.pool_fwd_kernel[grid](
-            x, _or(weight, x), ptr, _or(col, ptr), _or(eid, ptr), p, q, starts, *pointers, parts, eps, S, E, D,
-            int(stats), RELU=relu, EVEN=D % blocks.BD == 0, **blocks._asdict(), **common, **flags,
+        launch(
+            cuda_kernels.pool_fwd_kernel, grid, x, _or(weight, x), ptr, _or(col, ptr), _or(eid, ptr), p, q, starts,
+            *pointers, parts, eps, S, E, D, int(stats), RELU=relu, DENORMAL=eps < SAFE, EVEN=D % blocks.BD == 0,
+            num_warps=1, **blocks._asdict(), **flags,
         )  # fmt: skip
-        merge = {"CHUNK": blocks.CHUNK, "BR": 4, "BD": blocks.BD}
-        cuda_kernels.merge_fwd_kernel[grid](ptr, p, q, starts, *pointers, parts, S, E, D, int(stats), **merge, **common)
+        launch(
+            cuda_kernels.merge_fwd_kernel, grid, ptr, p, q, starts, *pointers, parts, S, E, D, int(stats),
+            CHUNK=blocks.CHUNK, DENORMAL=eps < SAFE, BR=4, BD=blocks.BD, **WARP,
+        )  # fmt: skip
     return outputs
 
 
@@ -139,40 +146,41 @@ def pool_bwd(
         return grad_x.zero_(), grad_weight.new_zeros(E if need_weight else 0), grad_p, grad_q
     grad, x, ptr, p = grad.contiguous(), x.contiguous(), ptr.contiguous(), p.contiguous()
     blocks = backward_blocks(D, (S if t_ptr is None else N) + E, t_ptr is not None)
-    columns = triton.cdiv(D, blocks.BD)
-    flags = {"RELU": relu, "DENORMAL": eps < SAFE, "NEED_X": need_x, "EVEN": D % blocks.BD == 0, **WARP}
+    columns = cdiv(D, blocks.BD)
+    flags = {"RELU": relu, "DENORMAL": eps < SAFE, "NEED_X": need_x, "EVEN": D % blocks.BD == 0, "num_warps": 1}
     with _on(x):
         if t_ptr is None:
             (col,) = _lists(col)
             starts, chunks = _partition(ptr, S, E, blocks.CHUNK)
             sums = x.new_empty((chunks, 2, D), dtype=torch.float32)
-            cuda_backward.pool_bwd_kernel[(chunks, columns)](
-                grad, x, ptr, _or(col, ptr), p, starts, y, extreme, scale, slope, grad_x, sums, eps, S, E, D,
-                HAS_COL=col is not None, **blocks._asdict(), **flags,
+            launch(
+                cuda_backward.pool_bwd_kernel, (chunks, columns), grad, x, ptr, _or(col, ptr), p, starts, y, extreme,
+                scale, slope, grad_x, sums, eps, S, E, D, HAS_COL=col is not None, **blocks._asdict(), **flags,
             )  # fmt: skip
         else:
             shared = weight is None and E * D >= SHARED_FROM
             units, fits = _shared_unit(extreme, p, blocks.BD) if shared else (p, p)
             pack = torch.empty_like(extreme)
-            sums = x.new_empty((triton.cdiv(S, ROWS), 2, D), dtype=torch.float32)
-            cuda_backward.pack_kernel[(sums.size(0), columns)](
-                grad, ptr, p, y, extreme, scale, slope, units, fits, pack, sums, S, D, SHARED=shared, ROWS=ROWS, BR=8,
-                BD=blocks.BD, num_warps=4,
+            sums = x.new_empty((cdiv(S, ROWS), 2, D), dtype=torch.float32)
+            launch(
+                cuda_backward.pack_kernel, (sums.size(0), columns), grad, ptr, p, y, extreme, scale, slope, units, fits,
+                pack, sums, S, D, SHARED=shared, ROWS=ROWS, BR=8, BD=blocks.BD, num_warps=4,
             )  # fmt: skip
             t_ptr = t_ptr.contiguous()
             weight, t_row, t_eid = _lists(weight, t_row, t_eid)
             starts, chunks = _partition(t_ptr, N, E, blocks.CHUNK)
             parts = x.new_empty((chunks, 2, D), dtype=torch.float32)
             by_block = x.new_empty((columns, E) if need_weight else 0, dtype=torch.float32)
-            cuda_backward.sources_bwd_kernel[(chunks, columns)](
-                x, _or(weight, x), t_ptr, t_row, _or(t_eid, t_ptr), p, starts, extreme, pack, units, fits, grad_x,
-                by_block, parts, eps, N, E, D, SHARED=shared, HAS_W=weight is not None, HAS_EID=t_eid is not None,
-                NEED_W=need_weight, **blocks._asdict(), **flags,
+            launch(
+                cuda_backward.sources_bwd_kernel, (chunks, columns), x, _or(weight, x), t_ptr, t_row, _or(t_eid, t_ptr),
+                p, starts, extreme, pack, units, fits, grad_x, by_block, parts, eps, N, E, D, SHARED=shared,
+                HAS_W=weight is not None, HAS_EID=t_eid is not None, NEED_W=need_weight, **blocks._asdict(), **flags,
             )  # fmt: skip
             if need_x:
-                cuda_backward.merge_bwd_kernel[(chunks, columns)](
-                    t_ptr, starts, grad_x, parts, N, E, D, CHUNK=blocks.CHUNK, BR=4, BD=blocks.BD, num_warps=1
-                )
+                launch(
+                    cuda_backward.merge_bwd_kernel, (chunks, columns), t_ptr, starts, grad_x, parts, N, E, D,
+                    CHUNK=blocks.CHUNK, BR=4, BD=blocks.BD, num_warps=1,
+                )  # fmt: skip
             if need_weight:
                 grad_weight = by_block.sum(0).to(grad_weight.dtype)
         grad_p, grad_q = _total(sums)
@@ -182,13 +190,18 @@ def pool_bwd(
 def _shared_unit(extreme: Tensor, p: Tensor, channels: int) -> tuple[Tensor, Tensor]:
     """A unit of measure for each channel, and whether it serves each block of channels."""
     S, D = extreme.shape
-    columns, rows = triton.cdiv(D, channels), triton.cdiv(S, 4 * ROWS)
+    columns = cdiv(D, channels)
+    each = 4 * ROWS if S * columns > 4 * ROWS * ENOUGH else ROWS // 2  # segments that a program looks at
+    rows = cdiv(S, each)
     ranges, units = extreme.new_empty((rows, 2, D)), extreme.new_empty(D)
     flags = torch.empty(columns, dtype=torch.int32, device=extreme.device)
-    cuda_backward.range_kernel[(rows, columns)](extreme, ranges, S, D, ROWS=4 * ROWS, BR=16, BD=channels, num_warps=4)
-    cuda_backward.unit_kernel[(columns,)](
-        ranges, p, units, flags, rows, D, DIGITS=SHARED_DIGITS, BR=32, BD=channels, num_warps=8
+    launch(
+        cuda_backward.range_kernel, (rows, columns), extreme, ranges, S, D, ROWS=each, BR=16, BD=channels, num_warps=4
     )
+    launch(
+        cuda_backward.unit_kernel, (columns,), ranges, p, units, flags, rows, D, DIGITS=SHARED_DIGITS, BR=32,
+        BD=channels, num_warps=8,
+    )  # fmt: skip
     return units, flags
 
 
@@ -196,21 +209,22 @@ def _total(sums: Tensor) -> Tensor:
     """The sum over the first dimension, in float64."""
     rows, width = sums.size(0), sums[0].numel()
     if rows > 4 * ROWS:
-        totals = sums.new_empty((triton.cdiv(rows, 4 * ROWS), *sums.shape[1:]), dtype=torch.float64)
-        grid = (totals.size(0), triton.cdiv(width, 32))
-        cuda_backward.total_kernel[grid](sums, totals, rows, width, ROWS=4 * ROWS, BR=16, BD=32, num_warps=4)
+        totals = sums.new_empty((cdiv(rows, 4 * ROWS), *sums.shape[1:]), dtype=torch.float64)
+        grid = (totals.size(0), cdiv(width, 32))
+        launch(cuda_backward.total_kernel, grid, sums, totals, rows, width, ROWS=4 * ROWS, BR=16, BD=32, num_warps=4)
         sums = totals
     return sums.sum(0, dtype=torch.float64)
 
 
 def _partition(ptr: Tensor, S: int, E: int, chunk: int) -> tuple[Tensor, int]:
     """The segment at which each chunk of the merge path starts, and the number of chunks."""
-    chunks = max(1, triton.cdiv(S + E, chunk))
+    chunks = max(1, cdiv(S + E, chunk))
     starts = ptr.new_empty(chunks + 1)
-    grid = (triton.cdiv(chunks + 1, 128),)
-    cuda_math.partition_kernel[grid](
-        ptr, starts, S, E, chunks, CHUNK=chunk, STEPS=max(1, S.bit_length()), BLOCK=128, num_warps=4
-    )
+    grid = (cdiv(chunks + 1, 128),)
+    launch(
+        cuda_math.partition_kernel, grid, ptr, starts, S, E, chunks, CHUNK=chunk, STEPS=max(1, S.bit_length()),
+        BLOCK=128, num_warps=4,
+    )  # fmt: skip
     return starts, chunks
 
 
@@ -224,4 +238,5 @@ def _or(tensor: Tensor | None, other: Tensor) -> Tensor:
 
 
 def _on(x: Tensor) -> contextlib.AbstractContextManager[object]:
-    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
+    elsewhere = x.is_cuda and x.device.index != torch.cuda.current_device()
+    return torch.cuda.device(x.device) if elsewhere else contextlib.nullcontext()

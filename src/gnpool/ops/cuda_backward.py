@@ -51,9 +51,16 @@ def _slope_of(b_z, b_scale, b_M, b_inverse, b_g, b_power, b_still, eps, RELU: tl
 
 
 @triton.jit
-def _quick_slope_of(b_z, b_inverse, b_g, b_power, b_still, eps, RELU: tl.constexpr):
-    """As :func:`_slope_of` for moderate p and finite units."""
-    b_d = b_g * exp2(b_power * log2((magnitude(b_z, RELU) + eps) * b_inverse))
+def _quick_unit(b_M, b_inverse, b_power, HALF: tl.constexpr):
+    """What :func:`_quick_slope_of` needs of M: its inverse; in half precision its part of the exponent."""
+    return -b_power * log2(b_M) if HALF else b_inverse
+
+
+@triton.jit
+def _quick_slope_of(b_z, b_unit, b_g, b_power, b_still, eps, RELU: tl.constexpr, HALF: tl.constexpr):
+    """As :func:`_slope_of` for moderate p and finite units. The exponent of half precision has digits to lose."""
+    b_u = magnitude(b_z, RELU) + eps
+    b_d = b_g * exp2(tl.fma(b_power, log2(b_u), b_unit) if HALF else b_power * log2(b_u * b_unit))
     if not RELU:
         b_d = _with_sign(b_d, b_z)
     return above(b_z, b_still, b_d, RELU)
@@ -61,15 +68,17 @@ def _quick_slope_of(b_z, b_inverse, b_g, b_power, b_still, eps, RELU: tl.constex
 
 @triton.jit
 def _quick_slopes(
-    x, col, grad_x, k, stop, o_d, m_d, D, b_inverse, b_g, b_power, b_still, eps, RELU: tl.constexpr,
-    HAS_COL: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, WHOLE: tl.constexpr,
+    x, col, grad_x, k, stop, o_d, m_d, D, b_unit, b_g, b_power, b_still, eps, RELU: tl.constexpr,
+    HALF: tl.constexpr, HAS_COL: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """A round of entries: all are loaded before the first is stored."""
     tiles = ()
     for j in tl.static_range(BR):
         tiles = tiles + (rows(x, col, k + j * R, stop, o_d, m_d, D, R, HAS_COL, WHOLE)[0],)
     for j in tl.static_range(BR):
-        b_d = _quick_slope_of(tiles[j], b_inverse[None, :], b_g[None, :], b_power[None, :], b_still[None, :], eps, RELU)
+        b_d = _quick_slope_of(
+            tiles[j], b_unit[None, :], b_g[None, :], b_power[None, :], b_still[None, :], eps, RELU, HALF
+        )
         o_x, m, _, _ = places(col, k + j * R, stop, o_d, m_d, D, R, HAS_COL, WHOLE)
         tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
 
@@ -86,6 +95,7 @@ def pool_bwd_kernel(
     R: tl.constexpr, BD: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """Segments: every entry writes its own row of grad_x. sums (chunks, 2, D) collects dL/dp and dL/dq."""
+    HALF: tl.constexpr = x.dtype.element_ty.primitive_bitwidth == 16
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d, m_d = channels(i_block, D, BD, EVEN)
     b_power, b_still = _slopes(p, o_d, m_d, eps)
@@ -117,16 +127,17 @@ def pool_bwd_kernel(
             quick = moderate & _all_finite(b_M, m_d)
             rest = e
             if quick:
+                b_unit = _quick_unit(b_M, b_inverse, b_power, HALF)
                 for k in range(e, stop - (BR * R - 1), BR * R):
                     _quick_slopes(
-                        x, col, grad_x, k, stop, o_d, m_d, D, b_inverse, b_g, b_power, b_still, eps, RELU, HAS_COL, BR,
-                        R, True,
+                        x, col, grad_x, k, stop, o_d, m_d, D, b_unit, b_g, b_power, b_still, eps, RELU, HALF, HAS_COL,
+                        BR, R, True,
                     )  # fmt: skip
                     rest = k + BR * R
                 if rest < stop:
                     _quick_slopes(
-                        x, col, grad_x, rest, stop, o_d, m_d, D, b_inverse, b_g, b_power, b_still, eps, RELU, HAS_COL,
-                        BR, R, False,
+                        x, col, grad_x, rest, stop, o_d, m_d, D, b_unit, b_g, b_power, b_still, eps, RELU, HALF,
+                        HAS_COL, BR, R, False,
                     )  # fmt: skip
             else:
                 for k in range(e, stop, R):

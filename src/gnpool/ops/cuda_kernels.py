@@ -119,23 +119,26 @@ def _quick_round(
     RELU: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr,
     HAS_W: tl.constexpr, HAS_EID: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """One round of :func:`_quick_range`; the first one finds the unit."""
+    """One round of :func:`_quick_range`; the first one finds the unit, if there is to be one."""
+    HALF: tl.constexpr = x.dtype.element_ty.primitive_bitwidth == 16
     tiles = ()
     for j in tl.static_range(BR):
         tiles = tiles + (
             _entries(x, weight, col, eid, k + j * R, stop, o_d, m_d, D, R, HAS_COL, HAS_W, HAS_EID, WHOLE),
         )
-    if k == start:
-        b_key = tl.full([R, BD], float("-inf"), tl.float32)
-        for j in tl.static_range(BR):
-            b_v = magnitude(tiles[j][0], RELU)
-            m_kept = tiles[j][1] & ~(b_v <= b_removed[None, :])
-            b_key = tl.maximum(b_key, tl.where(m_kept, (b_v + eps) * b_sign[None, :], float("-inf")))
-        b_first = tl.max(b_key, axis=0)
-        b_unit = tl.where(b_first == float("-inf"), 1.0, b_first * b_sign)[None, :]
-        b_inverse = reciprocal(b_unit)
+    if not HALF:  # noqa: SIM102 -- known when compiled, and then not
+        if k == start:
+            b_key = tl.full([R, BD], float("-inf"), tl.float32)
+            for j in tl.static_range(BR):
+                b_v = magnitude(tiles[j][0], RELU)
+                m_kept = tiles[j][1] & ~(b_v <= b_removed[None, :])
+                b_key = tl.maximum(b_key, tl.where(m_kept, (b_v + eps) * b_sign[None, :], float("-inf")))
+            b_first = tl.max(b_key, axis=0)
+            b_unit = tl.where(b_first == float("-inf"), 1.0, b_first * b_sign)[None, :]
+            b_inverse = reciprocal(b_unit)
     for j in tl.static_range(BR):
-        b_t = b_p[None, :] * log2((magnitude(tiles[j][0], RELU) + eps) * b_inverse)
+        b_u = magnitude(tiles[j][0], RELU) + eps
+        b_t = b_p[None, :] * log2(b_u if HALF else b_u * b_inverse)
         b_e = above(tiles[j][0], b_removed[None, :], exp2(b_t), RELU)
         if not WHOLE:
             b_e = tl.where(tiles[j][1], b_e, 0.0)
@@ -151,6 +154,7 @@ def _quick_range(
 ):  # fmt: skip
     """As :func:`_reduce_range` for moderate p, with the extreme of the first round as the unit in place of M.
 
+    The unit keeps t small, and with it the error of t. Half precision has fewer digits than that, and needs none: 1.
     Also whether that went well: no sum is far from 1 (or it is 0, where nothing was kept), and nothing is infinite.
     """
     b_A = tl.zeros([R, BD], tl.float32)

@@ -1,0 +1,53 @@
+"""Launching Triton kernels at less cost to the host: what is compiled is kept by a short key of the arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from gnpool.ops.cuda_math import INTERPRETED
+
+_COMPILED: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
+#: From here on a compiled kernel takes all parameters in the order of its signature, constants too.
+_DIRECT = not INTERPRETED and tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 4)
+
+
+def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
+    """``kernel[grid](*arguments, **constants)``; ``arguments`` are the first parameters, in order.
+
+    Triton binds and inspects every argument at every launch, which takes longer than many of these kernels run. Its
+    choice of a compiled kernel depends on no more than the key here says: types, alignment, and numbers by their kind.
+    """
+    if not _DIRECT:
+        kernel[grid](*arguments, **constants)
+        return
+    key = (id(kernel), torch.cuda.current_device(), *map(_kind, arguments), *constants.items())
+    found = _COMPILED.get(key)
+    if found is None:
+        compiled = kernel[grid](*arguments, **constants)
+        _COMPILED[key] = compiled, tuple(constants[name] for name in kernel.arg_names[len(arguments) :])
+        return
+    compiled, rest = found
+    compiled[(*grid, 1, 1)[:3]](*arguments, *rest)
+
+
+def _kind(argument: Any) -> Any:
+    """All that a compiled kernel may assume about an argument."""
+    if isinstance(argument, Tensor):
+        return argument.dtype, argument.data_ptr() % 16
+    if isinstance(argument, int):
+        return argument == 1, argument % 16 == 0, -(2**31) <= argument < 2**31
+    return type(argument)
+
+
+def cdiv(a: int, b: int) -> int:
+    """a / b, rounded up. Triton's own takes many times as long."""
+    return -(-a // b)
+
+
+def power_of_2(n: int) -> int:
+    """The least power of two that is at least n."""
+    return 1 << (n - 1).bit_length() if n > 1 else 1
