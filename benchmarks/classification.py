@@ -29,6 +29,7 @@ DATASET = "NCI1"  # whose sizes and settings the cases have
 GRAPHS, CHANNELS = 1280, 37
 RUNS = 30  # three seeds of ten folds
 MOST_TIME = 1.3  # of an epoch with GNP, in those of the original
+LEAST_GAIN = 5  # of runs side by side, in time against one after another
 
 
 def molecules(count: int = GRAPHS) -> list[Data]:
@@ -150,8 +151,8 @@ for _family in FAMILIES:
     case(
         f"folds cuda {_family}",
         f"a step of {RUNS} runs of {_family} on the GPU, each on a fold of its own, against one run after another",
-        Promise(_side, "one by one", 1 / 5, times=RUNS),
-        Promise(_side, "PyG, one by one", 1 / 5, times=RUNS),
+        Promise(_side, "one by one", 1 / LEAST_GAIN, times=RUNS),
+        Promise(_side, "PyG, one by one", 1 / LEAST_GAIN, times=RUNS),
         device="cuda",
     )(lambda family=_family: _folds(family, "cuda"))  # type: ignore[misc]
     case(
@@ -179,7 +180,7 @@ def epoch_of(bank: GraphBank, method: Method, count: int, epochs: int) -> tuple[
 
 
 def main() -> int:
-    """Print an epoch of every network, original and GNP, alone and side by side."""
+    """Print an epoch of every network side by side, original and with GNP, and of the originals one by one."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.classification", description=__doc__)
     parser.add_argument("--dataset", default="made up", help="D&D, PROTEINS or NCI1 (default: graphs like NCI1's)")
     parser.add_argument("--runs", type=int, default=RUNS, help="runs side by side (default: %(default)s)")
@@ -199,12 +200,14 @@ def main() -> int:
         measured = {}
         for variant in (ORIGINAL, GNP):
             method = method_of(family, variant, dataset)
-            seconds, peak = epoch_of(bank, method, arguments.runs, arguments.epochs)
-            alone, _ = epoch_of(bank, method, 1, arguments.epochs)
-            measured[variant] = (seconds, peak)
+            seconds, peak = measured[variant] = epoch_of(bank, method, arguments.runs, arguments.epochs)
             memory = "" if peak is None else f", {peak:,.0f} MiB at the peak"
-            ratio = arguments.runs * alone / seconds
-            print(f"  {family} {variant:<9} {1e3 * seconds:9.1f} ms{memory}; {ratio:.1f} times one after another")
+            print(f"  {family} {variant:<9} {1e3 * seconds:9.1f} ms{memory}", flush=True)
+            if variant == ORIGINAL:  # with GNP a run alone would be compiled anew, which takes longer than all the rest
+                alone, _ = epoch_of(bank, method, 1, arguments.epochs)
+                ratio = arguments.runs * alone / seconds
+                print(f"  {family} one by one {1e3 * alone:8.1f} ms a run: {ratio:.1f} times as long", end="")
+                print(f" (promised: at least {LEAST_GAIN})", flush=True)
         (time_0, peak_0), (time_1, peak_1) = measured[ORIGINAL], measured[GNP]
         line = f"  {family}: GNP / original: time {time_1 / time_0:.2f} (promised: at most {MOST_TIME})"
         print(line if peak_0 is None or peak_1 is None else f"{line}, memory {peak_1 / peak_0:.2f}")

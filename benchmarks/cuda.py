@@ -91,9 +91,9 @@ def _segments() -> dict[str, Call]:
         return norm_pool(x, ptr=ptr, p=p, q=q)
 
     return {
-        "gnpool, forward": captured(lambda: forward(pool, x)),
+        "gnpool, forward": Captured(lambda: forward(pool, x)),
         "floor, forward": Copy(rows + SAVED * pooled),
-        "gnpool, backward": captured(lambda: Backward(pool, x)),
+        "gnpool, backward": Captured(lambda: Backward(pool, x)),
         "floor, backward": Copy(2 * rows + (SAVED + 1) * pooled),
         "gnpool, both": Step(pool, x, exponents()),
         "PyG sum, both": Step(lambda x: total(x, index, dim_size=S), x),
@@ -115,8 +115,8 @@ def _bfloat16() -> dict[str, Call]:
         return norm_pool(x, ptr=ptr, p=p, q=q)
 
     kinds = {"float32": x, "bfloat16": x.bfloat16()}
-    return {f"{name}, forward": captured(lambda x=x: forward(pool, x)) for name, x in kinds.items()} | {
-        f"{name}, backward": captured(lambda x=x: Backward(pool, x)) for name, x in kinds.items()
+    return {f"{name}, forward": Captured(lambda x=x: forward(pool, x)) for name, x in kinds.items()} | {
+        f"{name}, backward": Captured(lambda x=x: Backward(pool, x)) for name, x in kinds.items()
     }
 
 
@@ -186,21 +186,25 @@ def _replicas() -> dict[str, Call]:
         return norm_pool_neighbors(x, edges, p=p, q=q)
 
     return {
-        "gnpool, forward": captured(lambda: forward(pool, x)),
+        "gnpool, forward": Captured(lambda: forward(pool, x)),
         "floor, forward": Copy(gathered + SAVED * pooled),
-        "gnpool, backward": captured(lambda: Backward(pool, x)),
+        "gnpool, backward": Captured(lambda: Backward(pool, x)),
         "floor, backward": Copy(gathered + (SAVED + 2) * pooled),
     }
 
 
-def captured(make: Callable[[], Call]) -> Call:
+class Captured:
     """What ``make`` returns as a CUDA graph: the work of the GPU without the host's, which takes about as long."""
-    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # a backward pass runs where its forward pass did
-        call = make()
-        call(), call()
-    torch.cuda.current_stream().wait_stream(stream)
-    with torch.cuda.graph(graph, stream=stream):
-        call()
-    return graph.replay
+
+    def __init__(self, make: Callable[[], Call]) -> None:
+        stream, self.graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):  # a backward pass runs where its forward pass did
+            self.call = make()  # kept: the graph reads where its tensors lie
+            self.call(), self.call()
+        torch.cuda.current_stream().wait_stream(stream)
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.call()
+
+    def __call__(self) -> object:
+        return self.graph.replay()

@@ -55,7 +55,8 @@ def forward(x, ptr, p, q, *, weight=None, col=None, eid=None, eps=1e-6, relu=Fal
 
 def backward(g, x, ptr, p, q, saved, *, weight=None, col=None, eid=None, t=(None, None, None), eps=1e-6, relu=False):
     need_weight = weight is not None
-    return cpu.pool_bwd(g, x, weight, ptr, col, eid, *t, p, q, *saved, eps, relu, True, need_weight)
+    terms, nodes = saved[:4], saved[4:]
+    return cpu.pool_bwd(g, x, weight, ptr, col, eid, *t, p, q, *terms, eps, relu, True, need_weight, *nodes)
 
 
 def oracle(g, x, ptr, p, q, *, weight=None, col=None, eid=None, eps=1e-6, relu=False):

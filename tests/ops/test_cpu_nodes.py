@@ -8,7 +8,7 @@ import torch
 if torch.get_default_device().type != "cpu":
     pytest.skip("kernels for the CPU", allow_module_level=True)
 
-from gnpool.ops import cpu, norm_pool, norm_pool_neighbors
+from gnpool.ops import cpu, library, norm_pool, norm_pool_neighbors
 from gnpool.ops.cpu_math import BLOCK
 
 NODES, EDGES = 40, 400
@@ -35,7 +35,7 @@ def results(x, p, q, uses, monkeypatch, eps=1e-6, edge_index=EDGE_INDEX):
 def flags(x, p, eps=1e-6, relu=False):
     """Of the blocks of channels: 0, 1 or 2 for none, all or some of them; and of the channels."""
     scalar = cpu._TYPES[x.dtype](eps)
-    found = cpu._node_powers(x, p.double(), scalar, relu, slopes=False)[1].tolist()
+    found = cpu._node_powers(x, p.double(), scalar, relu, moments=True)[1].tolist()
     blocks = -(-x.size(1) // BLOCK)
     return found[:blocks], found[blocks:]
 
@@ -105,6 +105,24 @@ def test_a_backward_pass_after_a_forward_pass_edge_by_edge(monkeypatch):
     monkeypatch.setattr(cpu, "_USES", 0)
     (y * torch.linspace(0.5, 1.5, y.numel(), dtype=y.dtype).view_as(y)).sum().backward()
     torch.testing.assert_close(leaf.grad, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("p", [[1.5, -2.0, 3.0], [1.5, 500.0, -2.0]], ids=["all channels", "some channels"])
+def test_powers_kept_for_the_backward_pass_change_no_bit(p):
+    """They come after the four terms; without them, as behind an operator of torch.library, they are computed again."""
+    x, p, q = rows(3), torch.tensor(p, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    ptr, eid = library.build_csr(EDGE_INDEX[1], NODES, "edges")
+    t_ptr, t_eid = library.build_csr(EDGE_INDEX[0], NODES, "edges")
+    forward = (x, None, ptr, EDGE_INDEX[0][eid], eid, p, q, 1e-6, False)
+    lists = (*forward[2:5], t_ptr, EDGE_INDEX[1][t_eid], t_eid)
+    terms = library.pool_fwd(*forward)
+    assert [t.shape for t in terms[4:]] == [(3,), (4,), x.shape]
+    assert len(torch.ops.gnpool.pool_fwd(*forward)) == 4
+    grad = torch.linspace(0.5, 1.5, x.numel(), dtype=x.dtype).view_as(x)
+    args = (grad, x, None, *lists, p, q, *terms[:4], 1e-6, False, True, False)
+    kept, again = cpu.pool_bwd(*args, *terms[4:]), cpu.pool_bwd(*args)
+    for name, a, b in zip(("dx", "dw", "dp", "dq"), kept, again, strict=True):
+        assert torch.equal(a, b), name
 
 
 def test_nan_gradients_reach_the_neighbours_only(monkeypatch):

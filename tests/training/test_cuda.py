@@ -12,6 +12,7 @@ import torch
 from gnpool import Batches, Setting, fit_many
 from gnpool.models import GraphNet, NodeNet, SetNet
 from gnpool.tasks import get_task
+from gnpool.training.cuda_graph import _recording_stream, own_stream
 from tests.training.problems import Net, graphs, squared
 
 pytestmark = pytest.mark.skipif(
@@ -140,3 +141,13 @@ def test_a_model_that_cannot_be_recorded_runs_without() -> None:
     torch.testing.assert_close(fallen.curve("loss"), expected.curve("loss"), rtol=1e-4, atol=1e-6)
     with pytest.raises(RuntimeError, match="captur"):
         fit_many(Waiting, batches, squared, SETTINGS[0], **options, cuda_graph=True)
+
+
+def test_the_recording_stream_is_nobody_elses() -> None:
+    """torch hands out its streams again and again; work on a stream that is recorded would not be done."""
+    device = torch.device("cuda", torch.cuda.current_device())
+    recording = _recording_stream(device.index)
+    assert recording.priority < 0
+    for _ in range(70):
+        with own_stream(device):
+            assert torch.cuda.current_stream() != recording

@@ -87,7 +87,7 @@ def pool_fwd(
         return reference.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu, stats)
     D, S, E = x.size(1), ptr.numel() - 1, x.size(0) if col is None else col.numel()
     y = x.new_empty((S, D), dtype=torch.float32)
-    outputs = (y, *x.new_empty((3, S, D), dtype=torch.float32).unbind()) if stats else (y,)
+    outputs = (y, torch.empty_like(y), torch.empty_like(y), torch.empty_like(y)) if stats else (y,)
     if S * D == 0:
         return outputs
     x, ptr, p, q = x.contiguous(), ptr.contiguous(), p.contiguous(), q.contiguous()

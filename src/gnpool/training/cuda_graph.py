@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,17 +16,29 @@ WARM_UP = 3  # calls before recording, as torch asks for: they compile, allocate
 def record(call: Callable[[], None], device: torch.device) -> Callable[[], None]:
     """``call`` as a CUDA graph; what comes back replays it. ``call`` itself runs a few times before."""
     with _RECORDING, torch.cuda.device(device):
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
+        side = _recording_stream(torch.cuda.current_device())
+        side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(WARM_UP):
                 call()
-        torch.cuda.current_stream(device).wait_stream(side)
+        torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may go on with their work
+        # other threads may go on with their work
+        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
             call()
     replay: Callable[[], None] = graph.replay
     return replay
+
+
+@functools.cache
+def _recording_stream(device: int) -> torch.cuda.Stream:
+    """The one stream on which a device records.
+
+    torch hands out 32 streams in turn, again and again. What another thread does on the stream that is being recorded
+    becomes part of the graph instead of being done, so that this one must be nobody else's: streams of high priority
+    are counted by themselves, and :func:`own_stream` gives none of them.
+    """
+    return torch.cuda.Stream(device, priority=-1)
 
 
 @contextmanager
