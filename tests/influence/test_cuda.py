@@ -38,7 +38,7 @@ def test_cascades(graph, runs, paired):
 
 @pytest.mark.parametrize("aggr", ["gnp", "max", "sum"])
 def test_training(graph, aggr, tmp_path, monkeypatch):
-    labels = make_labels(graph, sets=15, runs=1000, device="cuda")
+    labels = make_labels(graph, sets=5, runs=1000, device="cuda")  # few: the CPU trains on them, too
     parts = [Part.split("a", "a", graph, labels), Part.split("b", "b", graph, labels)]
     options = {"epochs": 2, "stacked": {"a": 2, "b": 3}}
     here = fit_monstor(parts, aggr, device="cpu", **options)

@@ -115,6 +115,20 @@ def test_model_gains_are_differences_of_model_influence():
     expected = model_influence(model, graph, [[4], [9], [4, 9]], 3)
     assert first == pytest.approx(expected[:2])
     assert second == pytest.approx([expected[2] - expected[0]], abs=1e-5)
+    assert gains.gains([]) == []
+
+
+def test_a_model_is_not_asked_again_about_a_seed_it_was_just_asked_about(monkeypatch):
+    torch.manual_seed(1)
+    graph, model = random_graph(6), MONSTOR("gnp")
+    gains, widths = ModelGains(model, graph, 3), []
+    inner = gains._influence
+    monkeypatch.setattr(gains, "_influence", lambda seeds: widths.append(seeds.size(1)) or inner(seeds))
+    gains.gains([4, 9])
+    gains.add(9)
+    gains.add(4)  # what it brought before node 9 was a seed does not count
+    assert widths == [2, 1]
+    assert gains.now == pytest.approx(model_influence(model, graph, [[4, 9]], 3)[0], abs=1e-5)
 
 
 def test_model_estimates_never_exceed_the_bound():

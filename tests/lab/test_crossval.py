@@ -13,6 +13,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import erdos_renyi_graph, to_undirected
 
+from gnpool.engine import StoppedError
 from gnpool.lab import crossval
 from gnpool.lab.crossval import FoldStack, Method, train_stack
 from gnpool.lab.folds import Run, split
@@ -96,6 +97,20 @@ def test_patience_counts_for_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [score.val_loss for score in stack.scores] == [5.0, 1.0, 4.0]
 
 
+def test_a_stack_can_be_kept_from_becoming_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    bank, plan = GraphBank(dataset(), CPU), method(epochs=30, patience=0)
+    sizes: dict[int, set[int]] = {}
+    found: dict[int, list[dict[str, Any]]] = {}
+    for least in (1, 2):
+        monkeypatch.setattr(crossval, "LEAST", {"cpu": least})
+        seen = sizes.setdefault(least, set())
+        found[least] = described(train_stack(bank, plan, RUNS, progress=lambda _, active, seen=seen: seen.add(active)))
+    assert len({score["epochs"] for score in found[1]}) > 1  # they end one by one
+    assert (min(sizes[1] - {0}), min(sizes[2] - {0})) == (1, 2)
+    for a, b in zip(found[1], found[2], strict=True):
+        close(a, b)
+
+
 def test_the_weights_of_the_best_epoch_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     stack = scripted(monkeypatch, [[3.0, 1.0, 3.0], [2.0, 2.0, 3.0], [9.0, 3.0, 1.0]])
     before = stack.flat.clone()
@@ -171,6 +186,25 @@ def test_an_interrupted_stack_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     assert epochs[0] == 4  # the third was the last that was saved
     assert described(again) == expected
     assert path.exists()
+
+
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_a_stack_that_is_stopped_keeps_whole_epochs(tmp_path: Path, epoch: int) -> None:
+    bank, plan = GraphBank(dataset(), CPU), method(pooling="gnp", epochs=5)
+    expected = described(train_stack(bank, plan, RUNS))
+    steps = iter(range(4 * epoch + 2))  # of four in an epoch
+
+    def stop() -> None:
+        if next(steps, None) is None:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        train_stack(bank, plan, RUNS, checkpoint=tmp_path, check=stop)
+    assert len(list(tmp_path.iterdir())) == min(epoch, 1)  # nothing is kept of nothing
+    epochs: list[int] = []
+    again = train_stack(bank, plan, RUNS, checkpoint=tmp_path, progress=lambda epoch, _: epochs.append(epoch))
+    assert epochs[0] == epoch + 1
+    assert described(again) == expected
 
 
 def test_a_run_that_diverges_fails_alone() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gnpool.lab import PRESETS, data
-from gnpool.lab.data import DataCache
+from gnpool.lab.data import DataCache, Wanted
 from gnpool.lab.recipes import EVALUATION_BATCH, Exam
 from gnpool.lab.tables import graph_fixed, graph_gnp, node, set_model
 from gnpool.tasks import get_task
@@ -88,10 +88,12 @@ def test_a_failure_is_not_kept() -> None:
 
 def test_graphs_are_not_kept_beside_their_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = DataCache()
-    cache.batches("harmonic", "val", 4, None, count=8)
+    cache.batches(Wanted.of("harmonic", "val", 4, None, count=8, structure=None))
     ((_, (held,)),) = cache._found.values()
     assert isinstance(held, Batches)
     asked: list[str] = []
     monkeypatch.setattr(data, "get_task", lambda name: asked.append(name) or get_task(name))
-    assert cache.batches("harmonic", "val", 4, None, count=8) is held
-    assert cache.batches("harmonic", "val", 8, None, count=8) is not held
+    assert cache.batches(Wanted.of("harmonic", "val", 4, None, count=8)) is held
+    assert asked == []
+    assert cache.batches(Wanted.of("harmonic", "val", 8, None, count=8)) is not held
+    assert asked == ["harmonic"]

@@ -200,11 +200,12 @@ def test_two_programs_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reaches", ["parent", "all"])  # as a terminal sends it
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, reaches: str) -> None:
     with program("reproduce", "demo", "--preset", "quick", "--out", str(tmp_path), "--jobs", "2") as process:
         wait_for(lambda: len(list(tmp_path.glob("checkpoints/*"))) >= 2, process)
         time.sleep(1.0)  # into the training
-        process.send_signal(signal.SIGINT)
+        (os.kill if reaches == "parent" else os.killpg)(process.pid, signal.SIGINT)
         out, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert out == ""

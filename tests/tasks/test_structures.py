@@ -49,6 +49,24 @@ def test_every_graph_is_simple_symmetric_and_sorted(name: str, nodes: int, k: in
     ]
 
 
+@pytest.mark.parametrize(
+    ("nodes", "edges", "expected"),
+    [
+        (1, [], True),
+        (2, [], False),
+        (2, [(0, 1)], True),
+        (3, [(1, 2)], False),
+        (6, [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5)], False),
+        (40, list(pairwise(range(40))), True),
+        (40, [(k, k + 1) for k in range(39) if k != 20], False),
+    ],
+    ids=["one node", "two apart", "an edge", "a lonely first", "two triangles", "a path", "a cut path"],
+)
+def test_connected(nodes: int, edges: list[tuple[int, int]], expected: bool) -> None:
+    first, second = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    assert Graph.from_pairs(nodes, first, second).is_connected() is expected
+
+
 @pytest.mark.parametrize("nodes", [5, 6, 7, 30, 1001])
 def test_regular_graphs_have_degree_4(nodes: int) -> None:
     assert (regular(nodes, Stream("regular", nodes)).degree == 4).all()

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 import pytest
 import torch
 from torch_geometric import EdgeIndex
@@ -9,7 +14,8 @@ from torch_geometric.data import Batch as PygBatch
 from torch_geometric.data import Data
 
 from gnpool import Batches
-from gnpool.training.padded import PaddedEpochs, StaticBatch
+from gnpool.training import padded
+from gnpool.training.padded import PaddedEpochs, Padding, StaticBatch, largest, padding_of
 from tests.training.problems import graphs
 
 
@@ -66,6 +72,97 @@ def test_sorted_edges_carry_their_lists(data):
     assert torch.equal(col, destination[order])
     assert rowptr.diff().tolist() == torch.bincount(source, minlength=len(batch.x)).tolist()
     assert perm.data_ptr() == batch.edge_index.get_csr()[1].data_ptr()  # kept, as CUDA graphs need it
+
+
+def random_graph(nodes: int, edges: int, generator: torch.Generator) -> Data:
+    """A graph whose edges are in no order; some come twice."""
+    edge_index = torch.randint(0, max(nodes, 1), (2, edges), generator=generator)
+    numbers = torch.rand(edges, 2, generator=generator)
+    return Data(x=torch.ones(nodes, 1), edge_index=edge_index, edge_attr=numbers, y=torch.ones(1))
+
+
+SIZES = {
+    "ragged": [(4, 9), (2, 3), (7, 30), (3, 1), (5, 12)],
+    "empty": [(3, 4), (0, 0), (1, 0), (4, 7), (0, 0), (2, 2)],
+    "no edges": [(2, 0), (3, 0)],
+    "nothing": [(0, 0), (0, 0), (0, 0)],
+    "one": [(6, 40)],
+}
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("ready", [False, True], ids=["in no order", "in order"])
+def test_edges_are_sorted_graph_by_graph(sizes, ready):
+    generator = torch.Generator().manual_seed(0)
+    found = [random_graph(*size, generator) for size in sizes]
+    if ready:
+        for graph in found:
+            graph.edge_index = torch.tensor(sorted(graph.edge_index.T.tolist(), key=lambda e: e[::-1])).view(-1, 2).T
+            graph.edge_index = graph.edge_index.long()
+    batches = Batches(found, 2, seed=None, sorted_edges=True)
+    edges, attributes, transposes = [], [], []
+    for graph in found:
+        pairs = graph.edge_index.T.tolist()
+        order = sorted(range(len(pairs)), key=lambda e: (pairs[e][1], pairs[e][0]))  # stable, as it must be
+        edges += [pairs[e] for e in order]
+        attributes += [graph.edge_attr[e].tolist() for e in order]
+        transposes += sorted(range(len(pairs)), key=lambda k: pairs[order[k]])
+    assert batches.values["edge_index"].T.tolist() == edges
+    assert batches.values["edge_attr"].tolist() == attributes
+    assert batches.values["edge_transpose"].tolist() == transposes
+    assert {value.dtype for name, value in batches.values.items() if name in ("edge_index", "edge_transpose")} == {
+        torch.int64
+    }
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize(("size", "seed"), [(2, 0), (2, None), (1, 3), (4, 3), (9, 1)])
+def test_the_padding_is_the_least_that_fits(sizes, size, seed):
+    generator = torch.Generator().manual_seed(0)
+    batches = Batches([random_graph(*each, generator) for each in sizes], size, seed=seed)
+    epochs = 7
+    nodes, edges, counts = [], [], []
+    for number in range(epochs):
+        order = range(len(sizes))
+        if seed is not None:
+            order = np.random.default_rng([seed, number]).permutation(len(sizes)).tolist()
+        for first in range(0, len(sizes), size):
+            held = [sizes[k] for k in order[first : first + size]]
+            counts.append(len(held))
+            nodes.append(sum(n for n, _ in held))
+            edges.append(sum(e for _, e in held))
+    width, longest = max(nodes) + 1, max(1, *(n for n, _ in sizes))
+    graphs_of = max(c + -(-(width - n) // longest) for c, n in zip(counts, nodes, strict=True))
+    assert largest(batches, epochs) == Padding(width, max(edges), graphs_of)
+    assert all(type(value) is int for value in largest(batches, epochs))
+
+
+def test_the_padding_is_computed_once_and_stays_with_the_batches(data, monkeypatch):
+    batches, asked, together = Batches(data, 3, seed=4), [], threading.Barrier(4)
+    monkeypatch.setattr(padded, "largest", lambda *given: asked.append(given[1]) or largest(*given))
+
+    def ask(_):
+        together.wait(60)
+        return padding_of(batches, 5)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(ask, range(4))) == {largest(batches, 5)}
+    assert asked == [5]
+    sent = pickle.loads(pickle.dumps(batches))  # noqa: S301 - our own bytes
+    assert padding_of(sent, 5) == largest(batches, 5)
+    assert asked == [5]
+    assert padding_of(sent, 1) == largest(batches, 1)
+    assert asked == [5, 1]
+
+
+def test_batches_travel_between_processes(data):
+    batches = Batches(data, 3, seed=4, sorted_edges=True)
+    sent = pickle.loads(pickle.dumps(batches))  # noqa: S301 - our own bytes
+    assert sent.describe() == batches.describe()
+    for one, other in zip(sent.epoch(2), batches.epoch(2), strict=True):
+        assert one.fields.keys() == other.fields.keys()
+        for name, value in one.fields.items():
+            assert np.array_equal(np.asarray(value), np.asarray(other.fields[name])), name
 
 
 @pytest.mark.parametrize("sorted_edges", [False, True], ids=["tensor", "EdgeIndex"])

@@ -16,6 +16,7 @@ from gnpool.models.monstor import MONSTOR
 from gnpool.ops.cpu_threads import run_on_threads, thread_count
 
 TOLERANCE = 1e-6  # rise of the influence below which stacking ends
+WIDTH = 20  # on a GPU the number of candidates is a multiple of it: for other widths kernels would be compiled anew
 
 
 class MonteCarloGains:
@@ -85,15 +86,25 @@ class ModelGains:
         self.edge_index, self.edge_weight = graph.edge_index(device), graph.edge_weight(device)
         self.seeds = torch.zeros(graph.nodes, device=device)
         self.now = 0.0
+        self.seen: dict[int, float] = {}  # the influence of the seeds and one candidate more
 
     def gains(self, candidates: Sequence[int]) -> list[float]:
-        sets = self.seeds[:, None].repeat(1, len(candidates))
-        sets[torch.tensor(list(candidates), device=sets.device), torch.arange(len(candidates), device=sets.device)] = 1
-        return [value - self.now for value in self._influence(sets).tolist()]
+        nodes, device = list(candidates), self.seeds.device
+        if not nodes:
+            return []
+        more = -len(nodes) % WIDTH if device.type == "cuda" else 0
+        columns = torch.tensor([*nodes, *nodes[:1] * more], device=device)
+        sets = self.seeds[:, None].repeat(1, columns.numel())
+        sets[columns, torch.arange(columns.numel(), device=device)] = 1.0
+        found = self._influence(sets).tolist()[: len(nodes)]
+        self.seen.update(zip(nodes, found, strict=True))
+        return [value - self.now for value in found]
 
     def add(self, node: int) -> None:
+        if node not in self.seen:
+            self.gains([node])
         self.seeds[node] = 1.0
-        self.now = float(self._influence(self.seeds[:, None])[0])
+        self.now, self.seen = self.seen[node], {}
 
     @torch.no_grad()
     def _influence(self, seeds: Tensor) -> Tensor:

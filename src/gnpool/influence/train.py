@@ -26,7 +26,7 @@ TOTAL = 0.3  # weight of the error of the influence beside that of the nodes
 LR_P, LR_Q = 3e-2, 3e-3  # RMSprop, for the exponents of GNP; everything else is Adam's
 MOST_STACKED = 10  # where the number of stacked models is searched
 STARTS = 100  # initialisations to try before giving up
-SAVE_SECONDS = 20.0
+SAVE_SECONDS = 5.0  # a state is small
 EVALUATED = 64  # seed sets of one validation batch
 
 
@@ -154,7 +154,7 @@ def fit_monstor(
         saved = time.monotonic()
         while run.epoch < epochs:
             run.train_epoch(check)
-            worst = run.validate()
+            worst = run.validate(check)
             if progress is not None:
                 progress(run.epoch, epochs, worst)
             if file is not None and time.monotonic() - saved > SAVE_SECONDS and run.epoch < epochs:
@@ -166,7 +166,7 @@ def fit_monstor(
 class _Program:
     """One part on the device: a training step, and its validation."""
 
-    def __init__(self, part: Part, batch_size: int, device: torch.device) -> None:
+    def __init__(self, part: Part, batch_size: int, stacked: int, device: torch.device) -> None:
         labels = part.labels
         self.group, self.runs = part.group, labels.runs
         self.table = labels.table.to(device)
@@ -175,6 +175,8 @@ class _Program:
         self.starts, self.ends = labels.first[chosen].to(device), labels.last[chosen].to(device)
         self.edge_index, self.edge_weight = part.graph.edge_index(device), part.graph.edge_weight(device)
         self.index = torch.zeros(batch_size, dtype=torch.long, device=device)
+        self.errors = torch.zeros(stacked, dtype=torch.float64, device=device)
+        self.norm = torch.zeros((), dtype=torch.float64, device=device)
 
     def rows(self, numbers: Tensor) -> Tensor:
         """Rows of the table as probabilities, nodes first: (...,) -> (N, ...)."""
@@ -187,18 +189,16 @@ class _Program:
         return step_loss(model(x, self.edge_index, self.edge_weight), known[..., 4])
 
     @torch.no_grad()
-    def errors(self, model: MONSTOR, stacked: int) -> tuple[Tensor, Tensor]:
+    def validate(self, model: MONSTOR) -> None:
         """Sum over the validation sets of the squared error after 1, 2, ... models; and of the squared influence."""
-        errors = torch.zeros(stacked, dtype=torch.float64, device=self.index.device)
-        norm = torch.zeros((), dtype=torch.float64, device=self.index.device)
+        errors, norm = self.errors.zero_(), self.norm.zero_()
         for first in range(0, self.starts.numel(), EVALUATED):
             influence = self.rows(self.ends[first : first + EVALUATED]).double().sum(0)
             norm += influence.square().sum()
             x = start(self.rows(self.starts[first : first + EVALUATED]))
-            for k in range(stacked):
+            for k in range(errors.numel()):
                 x = advance(x, model(x, self.edge_index, self.edge_weight))
                 errors[k] += (x[..., 3].double().sum(0) - influence).square().sum()
-        return errors, norm
 
 
 class _Run:
@@ -221,7 +221,8 @@ class _Run:
         if stacked is not None and (missing := [group for group in self.groups if group not in stacked]):
             raise ValueError(f"'stacked' has no number for the group {missing[0]!r}")
         self.make = lambda: MONSTOR(aggr, aggr_options=aggr_options)
-        self.programs = [_Program(part, batch_size, device) for part in parts]
+        depths = dict.fromkeys(self.groups, MOST_STACKED) if stacked is None else stacked
+        self.programs = [_Program(part, batch_size, depths[part.group], device) for part in parts]
         if all(len(program.history) < batch_size for program in self.programs):
             most = max(len(program.history) for program in self.programs)
             raise ValueError(
@@ -229,7 +230,7 @@ class _Run:
             )
         self.model, self.start = self._living_model()
         self.adam, self.others = self._optimizers()
-        self.steps = self._steps()
+        self.steps, self.validations = self._steps()
         self.epoch = 0
         self.best: dict[str, dict[str, Any]] = {}
         self.curve: dict[str, list[float]] = {group: [] for group in self.groups}
@@ -268,11 +269,12 @@ class _Run:
         scalars = [{"params": parameters, "lr": rates[name]} for name, parameters in groups.items()]
         return adam, torch.optim.RMSprop(scalars, lr=LR_P, capturable=graphs) if scalars else None
 
-    def _steps(self) -> Sequence[Callable[[], None]]:
-        """A training step of each part; on a GPU one CUDA graph each."""
+    def _steps(self) -> tuple[Sequence[Callable[[], None]], Sequence[Callable[[], None]]]:
+        """A training step and a validation of each part; on a GPU one CUDA graph each."""
         calls = [functools.partial(self._step, program) for program in self.programs]
+        validations = [functools.partial(program.validate, self.model) for program in self.programs]
         if self.device.type != "cuda":
-            return calls
+            return calls, validations
         initial = {name: value.clone() for name, value in self.model.state_dict().items()}
         recorded = [record(call, self.device) for call in calls]
         self.model.load_state_dict(initial)  # what warming up has changed
@@ -280,7 +282,7 @@ class _Run:
             for state in optimizer.state.values():
                 for value in state.values():
                     value.zero_()
-        return recorded
+        return recorded, [record(call, self.device, warm_up=1) for call in validations]
 
     def _step(self, program: _Program) -> None:
         for optimizer in filter(None, (self.adam, self.others)):
@@ -315,17 +317,18 @@ class _Run:
         for place in torch.randperm(len(found), generator=generator).tolist():
             yield found[place]
 
-    def validate(self) -> float:
+    def validate(self, check: Callable[[], None] | None) -> float:
         """Look whether this epoch is the best of any group; the relative error of the worst group."""
         errors: dict[str, Tensor] = {}
         norms: dict[str, Tensor] = {}
         counts: dict[str, int] = {}
-        for program in self.programs:
+        for program, validate in zip(self.programs, self.validations, strict=True):
+            if check is not None:
+                check()
+            validate()
             group = program.group
-            most = MOST_STACKED if self.stacked is None else self.stacked[group]
-            error, norm = program.errors(self.model, most)
-            errors[group] = errors.get(group, 0.0) + error
-            norms[group] = norms.get(group, 0.0) + norm
+            errors[group] = errors.get(group, 0.0) + program.errors
+            norms[group] = norms.get(group, 0.0) + program.norm
             counts[group] = counts.get(group, 0) + program.starts.numel()
         worst = 0.0
         for group in self.groups:

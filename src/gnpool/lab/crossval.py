@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnpool.engine import StoppedError
 from gnpool.lab.folds import Ids, Run, shuffled, split
 from gnpool.lab.graph_bank import NONE, GraphBank
 from gnpool.models import ASAPClassifier, SAGClassifier
@@ -27,6 +28,7 @@ from gnpool.training.stack import GROUPS, Stack
 NETWORKS = {"sag": SAGClassifier, "asap": ASAPClassifier}
 CHECKPOINT_SECONDS = 30.0
 THIN = 0.75  # a stack is packed anew when no more than this share of it still trains
+LEAST = {"cuda": 2}  # runs that a stack is packed to: what is compiled for many would be compiled again for one
 PER_RUN = ("adam", "beta1", "beta2", "eps", "clip", "rate", "decay", "first", "second")  # of an optimiser, (R, *)
 
 
@@ -224,7 +226,8 @@ class FoldStack:
         self.alive &= torch.from_numpy(~ended).to(self.device)[:, None]
         self.ended |= ended
         stay = np.flatnonzero(~self.ended)
-        if len(stay) > THIN * len(self.ended):
+        enough = 0 < len(stay) < LEAST.get(self.device.type, 1)
+        if len(stay) > THIN * len(self.ended) or enough:
             return
         self._pack(stay)
 
@@ -260,7 +263,7 @@ def train_stack(
     """Train runs side by side. With ``checkpoint``, a folder, the work goes on from what is found there.
 
     ``progress`` is called after each epoch with the number of epochs and of runs that still train; ``check`` before
-    each step, and may raise to stop.
+    each step, and may raise to stop; after a :class:`~gnpool.engine.StoppedError` all whole epochs are kept.
     """
     stack = FoldStack(bank, method, runs)
     described = {"method": method.to_dict(), "runs": [list(run) for run in runs], "graphs": len(bank)}
@@ -270,7 +273,13 @@ def train_stack(
         _restore(stack, path, fingerprint)
     saved = time.monotonic()
     while not stack.done:
-        stack.train_epoch(check)
+        before = None if path is None else _copied(_state(stack))
+        try:
+            stack.train_epoch(check)
+        except StoppedError:
+            if path is not None and before is not None and stack.epoch > 0:
+                write_checkpoint(path, before, fingerprint)
+            raise
         progress(stack.epoch, len(stack.active))
         if path is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
             write_checkpoint(path, _state(stack), fingerprint)
@@ -295,6 +304,11 @@ def _state(stack: FoldStack) -> dict[str, Tensor]:
         "scores": torch.tensor(numbers, dtype=torch.float64),
         **per_run,
     }
+
+
+def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The state as it is now; a step writes into what it has."""
+    return {name: value.clone() for name, value in state.items()}
 
 
 def _restore(stack: FoldStack, path: Path, fingerprint: str) -> None:

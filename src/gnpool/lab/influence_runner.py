@@ -82,10 +82,10 @@ class InfluenceRunner:
         todo = [training for training in trainings(self.amount) if self._missing(training)]
         self.began, self.shares = time.monotonic(), {training.label: 0.0 for training in todo}
         untrained = [training for training in todo if training.key(self.amount) not in self.store]
-        for source in dict.fromkeys(source for training in untrained for source in training.sources):
-            self.parts[source] = self._part(*source)
+        sources = list(dict.fromkeys(source for training in untrained for source in training.sources))
         before = torch.get_num_threads()
         try:
+            self._prepare(sources)
             failed = side_by_side(self._study, todo, self.jobs, self.stop)
         finally:
             torch.set_num_threads(before)
@@ -99,8 +99,17 @@ class InfluenceRunner:
         keys = [training.key(self.amount), *(choice.key(self.amount) for choice in choices_of(training))]
         return any(key not in self.store for key in keys)
 
-    def _part(self, graph: str, probability: str) -> Part:
-        """A training graph with its cascades, simulated once."""
+    def _prepare(self, sources: Sequence[tuple[str, str]]) -> None:
+        """Training graphs with their cascades. On a GPU these take less time than what the host does about them."""
+        if self.device.type != "cuda" or self.engine.remote:  # each uses all cores
+            for source in sources:
+                self._simulate(source)
+            return
+        for error in side_by_side(self._simulate, sources, self.jobs, self.stop).values():
+            raise error
+
+    def _simulate(self, source: tuple[str, str]) -> bool:
+        graph, probability = source
         network = read_graph(graph, "train", probability, self.amount.nodes)
         on_gpu = self.device.type == "cuda"
         labels = make_labels(
@@ -111,8 +120,10 @@ class InfluenceRunner:
             device=self.device,
             folder=None if on_gpu else self.store.root / "checkpoints" / "cascades",  # seconds there, minutes here
             engine=self.engine,
+            check=Caller(self.stop.is_set).check,
         )
-        return Part.split(f"{graph} {probability}", probability, network, labels)
+        self.parts[source] = Part.split(f"{graph} {probability}", probability, network, labels)
+        return True
 
     def _study(self, training: Training) -> bool:
         """Train and choose; False if another process is at it."""

@@ -22,6 +22,7 @@ from gnpool.lab.studies import Bench, Report, Worker
 from gnpool.store import Damage, Store
 
 Submit = Callable[[int, Recipe, list[Exam]], "Future[bool]"]
+SPAWN = multiprocessing.get_context("spawn")  # a fork would copy torch's threads halfway, and not CUDA's
 LISTEN_SECONDS = 0.05  # between looks for messages
 PATIENCE = 5.0  # seconds for the last messages; a child that was killed may have left half of one
 _worker: Worker | None = None  # of a child
@@ -43,8 +44,7 @@ def process_pool(
     Leaving the block stops what still runs; it saves its state first. Whatever children have to say is said here, by
     one thread: reports, damaged files and warnings. A child whose parent was killed ends at once.
     """
-    context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads halfway
-    stop, messages = context.Event(), context.SimpleQueue()
+    stop, messages = SPAWN.Event(), SPAWN.SimpleQueue()
     problems: list[Exception] = []
     ended = threading.Event()  # and not a last message: a child that was killed may hold the lock for writing
 
@@ -68,31 +68,61 @@ def process_pool(
     listener = threading.Thread(target=listen, name="lab-listener", daemon=True)
     listener.start()
     start = (store.root, preset, search, threads, stop, messages)
-    others = multiprocessing.active_children()
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=start)
-    with _deaf():  # Ctrl-C reaches all processes; the parent decides, and children are born deaf
-        pool.submit(int)  # the first thing submitted starts them all
     try:
-        yield lambda number, recipe, exams: pool.submit(_study, number, recipe, exams)
+        with children(jobs, _begin, start, leave=stop.set) as pool:
+            yield lambda number, recipe, exams: pool.submit(_study, number, recipe, exams)
     except BrokenProcessPool:
         raise OSError(
             "a worker process ended abruptly, perhaps for want of memory; what is finished is kept: start again, with "
             "fewer --jobs if need be"
         ) from None
     finally:
-        try:
-            stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-        except KeyboardInterrupt:  # for the second time: nobody waits for states to be saved
-            for child in multiprocessing.active_children():
-                if child not in others:
-                    child.kill()
-            raise
-        finally:
-            ended.set()
-            listener.join(PATIENCE)
+        ended.set()
+        listener.join(PATIENCE)
     if problems:
         raise problems[0]
+
+
+@contextmanager
+def children(
+    count: int,
+    begin: Callable[..., None],
+    start: tuple[Any, ...],
+    *,
+    leave: Callable[[], None] | None = None,
+    orphaned: Callable[[], object] = int,
+) -> Iterator[ProcessPoolExecutor]:
+    """A pool of ``count`` processes, each of which calls ``begin(*start)`` first.
+
+    Leaving the block calls ``leave`` and waits until what runs has ended; without ``leave``, and after Ctrl-C for the
+    second time, the processes are killed. A child whose parent was killed calls ``orphaned`` and ends at once.
+    """
+    others = multiprocessing.active_children()
+    pool = ProcessPoolExecutor(count, mp_context=SPAWN, initializer=_born, initargs=(begin, start, orphaned))
+    with _deaf():  # Ctrl-C reaches all processes; the parent decides, and children are born deaf
+        for _ in range(count):
+            pool.submit(int)  # none is idle yet, so that each starts one
+    mine = [child for child in multiprocessing.active_children() if child not in others]
+
+    def kill() -> None:
+        for child in mine:
+            child.kill()
+
+    try:
+        yield pool
+    finally:
+        try:
+            (leave or kill)()
+            pool.shutdown(wait=True, cancel_futures=True)
+        except KeyboardInterrupt:  # for the second time: nobody waits for states to be saved
+            kill()
+            raise
+
+
+def _born(begin: Callable[..., None], start: tuple[Any, ...], orphaned: Callable[[], object]) -> None:
+    threading.Thread(target=_end_with_parent, args=(orphaned,), daemon=True).start()
+    torch.set_num_threads(1)
+    begin(*start)
 
 
 @contextmanager
@@ -109,18 +139,19 @@ def _deaf() -> Iterator[None]:
 
 def _begin(root: Path, preset: Preset, search: str, threads: int, stop: Any, messages: Any) -> None:
     global _worker
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     warnings.showwarning = lambda message, *_, **__: messages.put(str(message))
-    torch.set_num_threads(1)
     store = Store(root, create=False, on_damage=messages.put)
     _worker = Worker(store, Bench(preset, torch.device("cpu"), search, threads, stop.is_set, messages.put))
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(orphaned: Callable[[], object]) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-    os._exit(1)
+    try:
+        orphaned()
+    finally:
+        os._exit(1)
 
 
 def _study(number: int, recipe: Recipe, exams: list[Exam]) -> bool:

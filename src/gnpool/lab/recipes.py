@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from gnpool.lab.data import CACHE
+from gnpool.lab.data import CACHE, Wanted
 from gnpool.lab.grids import GRIDS, Grid
 from gnpool.lab.presets import Preset
 from gnpool.lab.real_graphs import COUNTS, by_size, real_dataset
@@ -121,8 +121,12 @@ class Recipe:
 
     def batches(self, split: str, preset: Preset) -> Batches:
         """The same in batches, which all recipes with this data share: training data shuffled, validation data not."""
+        return CACHE.batches(self.wanted(split, preset))
+
+    def wanted(self, split: str, preset: Preset) -> Wanted:
+        """What :meth:`batches` asks for."""
         size, shuffle = (self.batch_in(preset), 0) if split == "train" else (EVALUATION_BATCH, None)
-        return CACHE.batches(self.task, split, size, shuffle, **self._data_options(split, preset))
+        return Wanted.of(self.task, split, size, shuffle, **self._data_options(split, preset))
 
     def _data_options(self, split: str, preset: Preset) -> dict[str, Any]:
         return {
@@ -193,7 +197,8 @@ class Exam:
     def batches(self, task: Task, preset: Preset) -> Iterator[Batch]:
         """The test data, so many graphs or sets at once as memory allows."""
         if self.real is None:
-            yield from CACHE.batches(task.name, "test", self.batch_size(task), None, **self._data_options(task, preset))
+            options = self._data_options(task, preset)
+            yield from CACHE.batches(Wanted.of(task.name, "test", self.batch_size(task), None, **options))
             return
 
         def make() -> list[Batches]:

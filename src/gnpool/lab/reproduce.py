@@ -59,7 +59,7 @@ def reproduce(
             setting once, then the best with every seed. (default: ``"all"``)
         jobs (int, optional): Trainings side by side; no result depends on it.
         processes (bool, optional): Whether jobs on a CPU are processes. They are faster than threads, and cannot be
-            used with tasks of your own. (default: ``False``)
+            used with tasks of your own. On a GPU, whether processes make the data of jobs to come. (default: ``False``)
         seeds (int, optional): Of cross-validations and of im_monstor, how many. (default: those of the preset)
         folds (int, optional): Of cross-validations, how many of the folds. (default: those of the preset)
         datasets (Sequence[str], optional): Of cross-validations, train on these data sets alone. (default: all)

@@ -7,12 +7,14 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
 from gnpool.engine import Engine, threads, work_off
+from gnpool.lab.ahead import AHEAD, data_ahead, data_makers
 from gnpool.lab.cost import exam_seconds, training_seconds
 from gnpool.lab.failures import Failure, clear_failures, raise_failures
 from gnpool.lab.presets import Preset
@@ -55,7 +57,8 @@ class Runner:
         search (str): ``"all"`` or ``"point"``, see :func:`~gnpool.lab.training.train`.
         jobs (int, optional): Trainings side by side. (default: the number of threads of torch, or 4 on a GPU)
         processes (bool, optional): On a CPU, whether every job is a process of its own: faster for small models. A
-            child knows only tasks that importing gnpool registers. (default: ``False``, threads)
+            child knows only tasks that importing gnpool registers. On a GPU, whether data is made in processes of
+            its own, ahead of the trainings. (default: ``False``, threads)
         train (bool, optional): Whether to train what is missing, or to do only what stored trainings allow: to
             crystallise and to test their models. (default: ``True``)
         engine (Engine, optional): Who computes. (default: this process)
@@ -82,7 +85,9 @@ class Runner:
         self.store, self.preset, self.device, self.search = store, preset, device, search
         self.engine = engine or Engine(device)
         self.jobs = jobs or self.engine.jobs(default_jobs(device))
-        self.processes = processes and not self.engine.remote and device.type == "cpu" and self.jobs > 1
+        processes = processes and not self.engine.remote
+        self.processes = processes and device.type == "cpu" and self.jobs > 1
+        self.makers = data_makers(device, preset, self.jobs) if processes else 0
         self.train = train
         self.on_event = on_event
 
@@ -105,8 +110,16 @@ class Runner:
             """Whether it has no models to go on from."""
             return any(work[number][0].base == work[other][0].base for other in failed)
 
-        with self._pool(min(self.jobs, len(todo)), board) as submit:
-            failed = work_off(lambda number: submit(number, *work[number]), todo, self.jobs, no_models)
+        untrained = [n for n in todo if self.makers and work[n][0].base.key(self.preset, self.search) not in self.store]
+        makers = data_ahead(min(self.makers, len(untrained)), self.preset)
+        with makers as prepare, self._pool(min(self.jobs, len(todo)), board) as submit:
+
+            def begin(number: int) -> Future[bool]:
+                for other in [n for n in untrained if n >= number][: self.jobs + AHEAD]:
+                    prepare(work[other][0])
+                return submit(number, *work[number])
+
+            failed = work_off(begin, todo, self.jobs, no_models)
         found = [
             Failure.of(board.labels[todo[n]], work[todo[n]][0].key(self.preset, self.search), error)
             for n, error in failed.items()

@@ -178,34 +178,39 @@ class _Layer(torch.nn.Module):
 
     def forward(self, h: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
         N, B, C = h.shape
-        messages = self.fc_pool(h).view(N, B * C)
 
         def pool(x: Tensor, p: Tensor, q: Tensor, eps: float = 0.0, relu: bool = True) -> Tensor:
             options: dict[str, Any] = {"edge_weight": edge_weight, "dim_size": None, "eps": eps, "relu": relu}
-            return pool_neighbors(x, edge_index, p=p, q=q, **options)
+            found = pool_neighbors(x.view(N, -1), edge_index, p=p.repeat(B), q=q.repeat(B), **options)
+            return found.view(N, B, -1)  # each state with the same exponents
 
-        if isinstance(self.aggr, GNPAggregation):
-            eps, relu = self.aggr.eps, self.aggr.nonneg == "relu"
-
-            def pool_states(p: Tensor, q: Tensor) -> Tensor:  # each state with the same exponents
-                return pool(messages, p.expand(C).repeat(B), q.expand(C).repeat(B), eps, relu).view(N, B, C)
-
-            pooled = self.aggr._branches(pool_states)
-        else:
-            pooled = self._fixed(messages, pool).view(N, B, C)
         own, other = self.fc_neigh.weight.split(C, dim=1)
+        if isinstance(self.aggr, GNPAggregation):
+            messages, eps, relu = self.fc_pool(h), self.aggr.eps, self.aggr.nonneg == "relu"
+            pooled = self.aggr._branches(lambda p, q: pool(messages, p.expand(C), q.expand(C), eps, relu))
+        else:
+            pooled = self._fixed(h, pool)
+            if pooled.size(2) > C:
+                other = torch.cat([other, -other], dim=1)
         return F.relu(F.linear(h, own, self.fc_neigh.bias) + F.linear(pooled, other))
 
     point_p: Tensor  # of the positive and of the negative parts
     point_q: Tensor
 
-    def _fixed(self, messages: Tensor, pool: Any) -> Tensor:
-        """A fixed pooling of messages of any sign: their positive and their negative parts through the norm."""
-        D = messages.size(1)
-        p, q = (point[:, None].expand(2, D).flatten() for point in (self.point_p, self.point_q))
-        above, below = pool(torch.cat([messages, -messages], dim=1), p, q).split(D, dim=1)
+    def _fixed(self, h: Tensor, pool: Any) -> Tensor:
+        """A fixed pooling of messages of any sign: their positive and their negative parts through the norm.
+
+        Where these are to be subtracted, (N, B, 2 C): the layer that follows can do so.
+        """
+        C = h.size(2)
+        weight, bias = self.fc_pool.weight, self.fc_pool.bias
+        messages = F.linear(h, torch.cat([weight, -weight]), torch.cat([bias, -bias]))  # both signs in one product
+        found: Tensor = pool(
+            messages, *(point[:, None].expand(2, C).flatten() for point in (self.point_p, self.point_q))
+        )
+        above, below = found.split(C, dim=2)
         if self.name == "max":
             return torch.where(above > 0, above, -below)
         if self.name == "min":
             return torch.where(below > 0, -below, above)
-        return above - below
+        return found

@@ -167,7 +167,8 @@ class _Gnp(torch.autograd.Function):
         raw = torch.stack([value.expand(parts) for value in (t_pos, t_neg, q_pos, q_neg)], dim=1).double()  # (R, 4)
         size = (1.0 + softplus(raw[:, :2])).clamp(max=kind.p_max)
         p, q = torch.cat([size[:, :1], -size[:, 1:]], dim=1), raw[:, 2:]
-        power, ratio, centre = powers(x, p, kind.eps, kind.positive, kind.dtype, kind.offset)
+        rows = x.detach()  # or another function would be compiled for rows that ask for a gradient
+        power, ratio, centre = powers(rows, p, kind.eps, kind.positive, kind.dtype, kind.offset)
         edges, shift = None, torch.zeros_like(p)
         if weight is None:
             total = pattern.times(power.flatten(0, 1))
@@ -188,7 +189,7 @@ class _Gnp(torch.autograd.Function):
         pull, by_total, by_count = slopes(grad, y, total, log2_count, positive, kind.offset)
         flat = pull.flatten(0, 1)
         pulled = ctx.pattern.transposed_times(flat) if edges is None else edges.transposed_times(flat)
-        by_x, inner = slopes_of_rows(x, power, ratio, pulled.view_as(power), kind.eps, positive)
+        by_x, inner = slopes_of_rows(x.detach(), power, ratio, pulled.view_as(power), kind.eps, positive)
         by_weight = None
         if edges is not None:
             if ctx.needs_input_grad[5]:

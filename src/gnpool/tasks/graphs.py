@@ -52,9 +52,18 @@ class Graph:
 
     def is_connected(self) -> bool:
         """Whether a path joins any two nodes."""
-        if self.nodes > 1 and self.degree.min() == 0:  # by far the commonest reason why a random graph is not
+        if self.nodes < 2:
+            return True
+        if self.degree.min() == 0:
             return False
-        return bool((self.hops(0) >= 0).all())
+        reached = np.zeros(self.nodes, dtype=bool)
+        reached[0] = True
+        while not reached.all():
+            before = reached
+            reached = before | np.logical_or.reduceat(before[self.edges[0]], self.starts[:-1])
+            if np.array_equal(reached, before):
+                return False
+        return True
 
     def hops(self, source: int, limit: int | None = None) -> Ints:
         """(n,) number of edges of the shortest way from ``source``; -1 where there is none of at most ``limit``."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnpool.tasks.graphs import Graph
 from gnpool.tasks.streams import Ints, Stream
@@ -47,7 +48,11 @@ def connected_er(nodes: int, probability: float, stream: Stream) -> Graph:
     isolated = nodes * (1.0 - probability) ** (nodes - 1)
     if isolated <= MAX_ISOLATED:
         for _ in range(MAX_DRAWS):
-            graph = Graph.from_pairs(nodes, *_bernoulli_pairs(nodes, probability, stream))
+            first, second = _bernoulli_pairs(nodes, probability, stream)
+            degree = np.bincount(first, minlength=nodes) + np.bincount(second, minlength=nodes)
+            if degree.min() == 0 and nodes > 1:  # by far the commonest reason why it is not
+                continue
+            graph = Graph.from_pairs(nodes, first, second)
             if graph.is_connected():
                 return graph
     raise ValueError(
@@ -66,10 +71,14 @@ def ba(nodes: int, stream: Stream) -> Graph:
     m = max(1, int((low + (high - low) * float(stream.uniform(()))) * nodes))
     first, second = [0] * m, list(range(1, m + 1))
     ends = first + second  # each node as often as it has edges
+    drawn: list[float] = []
     for new in range(m + 1, nodes):
         chosen: dict[int, None] = {}  # a set that keeps its order
+        count = len(ends)
         while len(chosen) < m:
-            chosen.update((ends[k], None) for k in stream.integers(0, len(ends), m - len(chosen)).tolist())
+            if not drawn:  # as many as the nodes to come need at least: none is left over
+                drawn = stream.uniform(m - len(chosen) + m * (nodes - 1 - new)).tolist()[::-1]
+            chosen[ends[int(drawn.pop() * count)]] = None
         first += chosen
         second += [new] * m
         ends += chosen
@@ -85,10 +94,12 @@ def regular(nodes: int, stream: Stream) -> Graph:
             shuffled = half_edges[stream.permutation(half_edges.size)]
             first, second = shuffled[0::2], shuffled[1::2]
             keys = np.minimum(first, second) * nodes + np.maximum(first, second)
-            new = np.zeros(keys.size, dtype=bool)
-            new[np.unique(keys, return_index=True)[1]] = True
-            new &= (first != second) & ~np.isin(keys, edges)
-            edges = np.concatenate((edges, keys[new]))
+            order = keys.argsort(kind="stable")
+            new = np.empty(keys.size, dtype=bool)
+            new[order[0]] = True
+            new[order[1:]] = np.diff(keys[order]) > 0  # the first of its kind
+            new &= (first != second) & ~_among(edges, keys)
+            edges = np.sort(np.concatenate((edges, keys[new])))
             half_edges = np.concatenate((first[~new], second[~new]))
             if not new.any() and not _can_pair(half_edges, edges, nodes):
                 break  # a dead end: start again
@@ -162,7 +173,14 @@ def _can_pair(half_edges: Ints, edges: Ints, nodes: int) -> bool:
     """Whether two of the half-edges can still be joined."""
     left = np.unique(half_edges)
     first, second = np.triu_indices(left.size, 1)
-    return not bool(np.isin(left[first] * nodes + left[second], edges).all())
+    return not bool(_among(edges, left[first] * nodes + left[second]).all())
+
+
+def _among(edges: Ints, keys: Ints) -> NDArray[np.bool_]:
+    """Which of ``keys`` are in ``edges``, which are sorted."""
+    if not edges.size:
+        return np.zeros(keys.size, dtype=bool)
+    return edges[np.minimum(edges.searchsorted(keys), edges.size - 1)] == keys
 
 
 def _er(nodes: int, k: int, probability: float | None, stream: Stream) -> Graph:

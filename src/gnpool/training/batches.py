@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
@@ -98,18 +100,32 @@ class Batches:
             name: self._level(name, graphs) for name in graphs[0].to_dict() if self._is_data(name, graphs[0])
         }
         parts = {name: [graph[name] for graph in graphs] for name in self.levels}
-        if sorted_edges and self.has_edges:
-            orders = [_lexicographic(edge_index[1], edge_index[0]) for edge_index in parts[EDGES]]
-            for name in [name for name, level in self.levels.items() if level == "edge"]:
-                parts[name] = [
-                    part.index_select(_edge_dim(name), order) for part, order in zip(parts[name], orders, strict=True)
-                ]
-            parts[TRANSPOSE] = [_lexicographic(edge_index[0], edge_index[1]) for edge_index in parts[EDGES]]
-            self.levels[TRANSPOSE] = "edge"
         self.values = {name: torch.cat(values, dim=_edge_dim(name)) for name, values in parts.items()}
         self.first_node = _starts(self.nodes)
         self.first_edge = _starts(self.edges)
         self.max_nodes = int(self.nodes.max())
+        if sorted_edges and self.has_edges:
+            self._sort_edges()
+
+    def _sort_edges(self) -> None:
+        """Sort the edges of each graph by destination, then source, and note their order by source, then destination.
+
+        All graphs at once: no sort moves an edge across graphs, whose number comes first in every key.
+        """
+        source, destination = self.values[EDGES]
+        low, high = (int(bound) for bound in self.values[EDGES].aminmax()) if source.numel() else (0, 0)
+        span = high - low + 1
+        graph = torch.repeat_interleave(torch.arange(self.count) * span - low, self.edges)
+        arrival = graph + destination
+        if not _is_sorted(arrival, source):
+            order = source.argsort(stable=True)
+            order = order[arrival[order].argsort(stable=True)]
+            for name in [name for name, level in self.levels.items() if level == "edge"]:
+                self.values[name] = self.values[name].index_select(_edge_dim(name), order)
+            source = self.values[EDGES][0]
+        transpose = (graph + source).argsort(stable=True)
+        self.values[TRANSPOSE] = transpose - torch.repeat_interleave(self.first_edge, self.edges)
+        self.levels[TRANSPOSE] = "edge"
 
     @staticmethod
     def _is_data(name: str, graph: Data) -> bool:
@@ -134,19 +150,26 @@ class Batches:
             f"Batches: the first dimension of '{name}' must be the number of nodes, of edges, or 1, in all graphs alike"
         )
 
+    @functools.cached_property
+    def paddings(self) -> dict[tuple[int, ...], Any]:
+        """What :func:`~gnpool.training.padded.padding_of` has found; it stays with the data, on its way as well."""
+        return {}
+
     def __len__(self) -> int:
         return math.ceil(self.count / self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
         return self.epoch(0)
 
+    def permutation(self, number: int) -> NDArray[np.int64]:
+        """All graphs in the order of epoch ``number``."""
+        if self.seed is None:
+            return np.arange(self.count)
+        return np.random.default_rng([self.seed, number]).permutation(self.count)
+
     def order(self, number: int) -> list[Tensor]:
         """The graphs in each batch of epoch ``number``."""
-        if self.seed is None:
-            order = torch.arange(self.count)
-        else:
-            order = torch.from_numpy(np.random.default_rng([self.seed, number]).permutation(self.count))
-        return list(order.split(self.batch_size))
+        return list(torch.from_numpy(self.permutation(number)).split(self.batch_size))
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of epoch ``number``."""
@@ -196,10 +219,10 @@ def _edge_dim(name: str) -> int:
     return -1 if name == EDGES else 0
 
 
-def _lexicographic(first: Tensor, second: Tensor) -> Tensor:
-    """The order that sorts by ``first``, and by ``second`` where that is equal."""
-    order = second.argsort(stable=True)
-    return order[first[order].argsort(stable=True)]
+def _is_sorted(first: Tensor, second: Tensor) -> bool:
+    """Whether pairs ascend: by ``first``, and by ``second`` where that is equal."""
+    step = first.diff()
+    return bool(((step > 0) | ((step == 0) & (second.diff() >= 0))).all())
 
 
 def sorted_edge_index(edge_index: Tensor, nodes: int, transpose: Tensor) -> EdgeIndex:

@@ -13,13 +13,13 @@ _RECORDING = threading.Lock()  # one at a time in a process
 WARM_UP = 3  # calls before recording, as torch asks for: they compile, allocate and choose algorithms
 
 
-def record(call: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """``call`` as a CUDA graph; what comes back replays it. ``call`` itself runs a few times before."""
+def record(call: Callable[[], None], device: torch.device, warm_up: int = WARM_UP) -> Callable[[], None]:
+    """``call`` as a CUDA graph; what comes back replays it. ``call`` itself runs ``warm_up`` times before."""
     with _RECORDING, torch.cuda.device(device):
         side = _recording_stream(torch.cuda.current_device())
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(WARM_UP):
+            for _ in range(warm_up):
                 call()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
@@ -11,6 +13,7 @@ from torch_geometric import EdgeIndex
 from gnpool.training.batches import EDGES, TRANSPOSE, Batch, Batches
 
 LISTS = ("csc_ptr", "csr_ptr", "csr_row", "csr_col")  # what a sorted EdgeIndex keeps, beside TRANSPOSE
+_PADDING = threading.Lock()  # studies side by side that share their batches wait for the one that computes it
 
 
 class Padding(NamedTuple):
@@ -33,18 +36,19 @@ class PaddedEpochs:
     def __init__(self, batches: Batches, epochs: int, device: torch.device) -> None:
         self.batches = batches
         self.device = device
-        self.padding = largest(batches, epochs)
+        self.padding = padding_of(batches, epochs)
         self.values = {name: value.to(device) for name, value in batches.values.items()}
         self.nodes, self.edges = batches.nodes.to(device), batches.edges.to(device)
         self.first_node, self.first_edge = batches.first_node.to(device), batches.first_edge.to(device)
 
     def epoch(self, number: int) -> dict[str, Tensor]:
         """All batches of an epoch, each tensor with a leading dimension for the batch."""
-        source, size = self.batches, self.batches.batch_size
-        orders = source.order(number)
-        graphs = torch.stack([_fill(order, size) for order in orders]).to(self.device)  # (B, size)
-        present = torch.arange(size) < torch.tensor([len(order) for order in orders])[:, None]
-        present = present.to(self.device)
+        source = self.batches
+        slots = len(source), source.batch_size
+        filled = np.zeros(slots, dtype=np.int64)
+        filled.flat[: source.count] = source.permutation(number)
+        graphs = torch.from_numpy(filled).to(self.device)  # (B, size)
+        present = (torch.arange(filled.size, device=self.device) < source.count).view(slots)
         nodes = _Slots(self.nodes[graphs] * present, self.first_node[graphs], self.padding.nodes)
         edges = _Slots(self.edges[graphs] * present, self.first_edge[graphs], self.padding.edges)
         count = present.sum(1, keepdim=True)  # (B, 1)
@@ -72,7 +76,7 @@ class PaddedEpochs:
             order = torch.where(edges.real, order, torch.arange(self.padding.edges, device=self.device))
             fields[TRANSPOSE] = order
             fields["csr_row"], fields["csr_col"] = sources.gather(1, order), destinations.gather(1, order)
-            bounds = torch.arange(self.padding.nodes + 1, device=self.device).expand(len(orders), -1).contiguous()
+            bounds = torch.arange(self.padding.nodes + 1, device=self.device).expand(len(source), -1).contiguous()
             fields["csc_ptr"] = torch.searchsorted(destinations.contiguous(), bounds)
             fields["csr_ptr"] = torch.searchsorted(fields["csr_row"], bounds)
         return fields
@@ -123,26 +127,27 @@ class _Slots:
         self.rows = first.gather(1, self.part) + held - self.starts.gather(1, self.part)
 
 
+def padding_of(batches: Batches, epochs: int) -> Padding:
+    """:func:`largest`, computed once for all studies that share ``batches``, which keep it and take it along."""
+    key = (epochs, batches.batch_size, -1 if batches.seed is None else batches.seed)
+    with _PADDING:
+        if key not in batches.paddings:
+            batches.paddings[key] = largest(batches, epochs)
+        found: Padding = batches.paddings[key]
+        return found
+
+
 def largest(batches: Batches, epochs: int) -> Padding:
     """The least padding that fits every batch of the first ``epochs`` epochs."""
-    nodes, edges, counts = [], [], []
-    for number in range(epochs if batches.seed is not None else 1):
-        orders = batches.order(number)
-        count = torch.tensor([len(graphs) for graphs in orders])
-        ends, order = count.cumsum(0), torch.cat(orders)
-        counts.append(count)
-        nodes.append(_sums(batches.nodes[order], ends))
-        edges.append(_sums(batches.edges[order], ends))
-    total, longest = torch.cat(nodes), max(batches.max_nodes, 1)
-    width = int(total.max()) + 1  # one node more: surplus edges need a place to go
-    dummies = (width - total + longest - 1) // longest
-    return Padding(width, int(torch.cat(edges).max()), int((torch.cat(counts) + dummies).max()))
-
-
-def _sums(values: Tensor, ends: Tensor) -> Tensor:
-    """Sums of the parts of ``values`` that end at ``ends``."""
-    return torch.nn.functional.pad(values.cumsum(0), (1, 0))[ends].diff(prepend=ends.new_zeros(1))
-
-
-def _fill(order: Tensor, size: int) -> Tensor:
-    return torch.nn.functional.pad(order, (0, size - len(order)))
+    size, longest = batches.batch_size, max(batches.max_nodes, 1)
+    starts = np.arange(0, batches.count, size)
+    counts = np.diff(starts, append=batches.count)
+    rows = np.stack((batches.nodes.numpy(), batches.edges.numpy()))
+    sums = [
+        np.add.reduceat(rows[:, batches.permutation(number)], starts, axis=1)
+        for number in range(epochs if batches.seed is not None else 1)
+    ]
+    nodes, edges = np.stack(sums, axis=1)  # (epochs, B) each
+    width = int(nodes.max()) + 1  # one node more: surplus edges need a place to go
+    dummies = (width - nodes + longest - 1) // longest
+    return Padding(width, int(edges.max()), int((counts + dummies).max()))

@@ -29,6 +29,7 @@ class Stack:
     def __init__(self, make_model: Callable[[], torch.nn.Module], seeds: Sequence[int], device: torch.device) -> None:
         self.module = seeded(make_model, seeds[0])
         self.pristine = copy.deepcopy(self.module)  # functional_call leaves tensors behind where a part has two names
+        first = _state(self.module)  # before it moves to the device
         self.module.to(device)
         self.trained = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         one_name = {id(value): name for name, value in _named(self.module)}
@@ -38,15 +39,22 @@ class Stack:
         self.sizes = [p.numel() for p in self.trained.values()]
         dtypes = {p.dtype for p in self.trained.values()} | {torch.float32}
         self.dtype = torch.float64 if torch.float64 in dtypes else torch.float32
-        rows, constants = [], []
-        for i, seed in enumerate(seeds):
-            state = _state(self.module if i == 0 else seeded(make_model, seed))
-            if i > 0 and _shapes(state) != _shapes(_state(self.module)):
+        distinct = list(dict.fromkeys(seeds))  # runs that differ in their settings alone begin with the same weights
+        states = [first]
+        for seed in distinct[1:]:
+            states.append(_state(seeded(make_model, seed)))
+            if _shapes(states[-1]) != _shapes(first):
                 raise ValueError("fit_many: 'make_model' must give modules of one architecture, whatever the seed")
-            rows.append(torch.cat([state.pop(name).to(device, self.dtype).flatten() for name in self.trained]))
-            constants.append({name: value.to(device) for name, value in state.items()})
-        self.flat = torch.stack(rows)
-        self.constants = {name: torch.stack([c[name] for c in constants]) for name in constants[0]}
+        places = torch.tensor([distinct.index(seed) for seed in seeds])
+
+        def stacked(parts: list[Tensor]) -> Tensor:
+            return torch.stack(parts).index_select(0, places)
+
+        # All is put together on the CPU, and each tensor goes to the device once: copies are few, however many runs.
+        rows = [torch.cat([state[name].to(self.dtype).flatten() for name in self.trained]) for state in states]
+        self.flat = stacked(rows).to(device)
+        others = [name for name in first if name not in self.trained]
+        self.constants = {name: stacked([state[name] for state in states]).to(device) for name in others}
 
     @property
     def group_of_column(self) -> Tensor:
@@ -89,7 +97,8 @@ def _named(module: torch.nn.Module) -> list[tuple[str, Tensor]]:
 
 
 def _state(module: torch.nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach() for name, value in _named(module)}
+    """Its parameters and buffers, on the CPU."""
+    return {name: value.detach().cpu() for name, value in _named(module)}
 
 
 def _shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:

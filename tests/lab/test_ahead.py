@@ -1,0 +1,341 @@
+"""Data that other processes make ahead is the data that would be made here, whatever happens to them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gnpool.lab import PRESETS, Runner, ahead, runner
+from gnpool.lab import data as data_module
+from gnpool.lab.ahead import data_ahead, data_makers
+from gnpool.lab.data import DataCache, Wanted
+from gnpool.lab.parcels import Parcel, pack, unpack
+from gnpool.lab.recipes import Recipe
+from gnpool.lab.tables import TABLES, graph_gnp, node, set_model
+from gnpool.store import Store
+from gnpool.tasks import GraphTask
+from gnpool.tasks.task import _TASKS
+from gnpool.training import Batches
+from gnpool.training.padded import padding_of
+from tests.lab.shared import ENVIRONMENT, SMALL
+from tests.lab.test_data import same
+from tests.lab.test_runner import PATIENCE, alive, wait_for
+
+SMOKE = PRESETS["smoke"]
+GPU, CPU = torch.device("cuda"), torch.device("cpu")
+WANTED = Wanted.of("harmonic", "train", 4, 0, count=8)
+
+
+def put(folder: Path, batches: Batches) -> Future[Parcel]:
+    """What arrives when a process has made batches."""
+    folder.mkdir(exist_ok=True)
+    return _result(pack(batches, folder))
+
+
+def failed(error: Exception) -> Future[Parcel]:
+    future: Future[Parcel] = Future()
+    future.set_exception(error)
+    return future
+
+
+def test_what_is_wanted_says_all() -> None:
+    assert Wanted.of("shortest", "val", 4, None, count=8, seed=1, structure=None) == Wanted(
+        "shortest", "val", 4, None, (("count", 8), ("seed", 1))
+    )
+    for task, options in (("harmonic", {"structure": "tree"}), ("mu_post", {})):
+        wanted = Wanted.of(task, "train", 4, 3, count=8, **options)
+        batches = wanted.make()
+        assert (batches.batch_size, batches.seed, batches.count) == (4, 3, 8)
+        assert batches.sorted_edges == (task == "harmonic")
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [WANTED, Wanted.of("shortest", "val", 3, None, count=7), Wanted.of("sigma2_map", "train", 4, 1, count=9)],
+    ids=lambda wanted: wanted.task,
+)
+def test_a_parcel_holds_everything(tmp_path: Path, wanted: Wanted) -> None:
+    batches = wanted.make()
+    padding_of(batches, 5)
+    found = unpack(pack(batches, tmp_path))
+    assert type(found) is Batches
+    assert vars(found).keys() == vars(batches).keys()
+    assert list(found.values) == list(batches.values)
+    for name, value in vars(batches).items():
+        held = vars(found)[name]
+        pairs = [(value[k], held[k]) for k in value] if name == "values" else [(value, held)]
+        for left, right in pairs:
+            assert type(left) is type(right)
+            if isinstance(left, torch.Tensor):
+                assert left.dtype == right.dtype
+                assert torch.equal(left, right), name
+            else:
+                assert left == right, name
+    same(found, batches)
+
+
+def test_what_came_is_taken_once_and_its_file_is_gone(tmp_path: Path) -> None:
+    cache, made = DataCache(kept=1), WANTED.make()
+    asked: list[Wanted] = []
+    for _ in range(2):  # on its way: not asked for again
+        cache.expect(WANTED, lambda wanted: asked.append(wanted) or put(tmp_path, made))
+    found = cache.batches(WANTED)
+    same(found, made)
+    assert found is not made
+    assert list(tmp_path.iterdir()) == []
+    cache.expect(WANTED, lambda wanted: asked.append(wanted) or put(tmp_path, made))  # it is here
+    assert asked == [WANTED]
+    cache.held("another", int)
+    cache.expect(WANTED, lambda wanted: asked.append(wanted) or put(tmp_path, made))  # no longer kept
+    assert asked == [WANTED, WANTED]
+
+
+def test_threads_wait_for_what_is_on_its_way(tmp_path: Path) -> None:
+    cache, future = DataCache(), Future[Parcel]()
+    cache.expect(WANTED, lambda _: future)
+    with ThreadPoolExecutor(3) as pool:
+        found = [pool.submit(cache.batches, WANTED) for _ in range(3)]
+        future.set_result(put(tmp_path, WANTED.make()).result())
+        assert len({id(one.result(60)) for one in found}) == 1
+    same(found[0].result(), WANTED.make())
+
+
+@pytest.mark.parametrize(
+    "future",
+    [
+        lambda folder: failed(BrokenExecutor("a process was killed")),
+        lambda folder: failed(ValueError("there is no task 'harmonic'")),
+        lambda folder: failed(OSError("the disk is full")),
+        lambda folder: _result(Parcel(folder / "nowhere", (), {})),
+        lambda folder: _result(_half(put(folder, WANTED.make()).result())),
+        lambda folder: _cancelled(),
+    ],
+    ids=["killed", "unknown there", "full disk", "lost file", "half a file", "cancelled"],
+)
+def test_what_did_not_come_is_made_here(tmp_path: Path, future: Callable[[Path], Future[Parcel]]) -> None:
+    cache = DataCache()
+    cache.expect(WANTED, lambda _: future(tmp_path))
+    same(cache.batches(WANTED), WANTED.make())
+
+
+def _result(parcel: Parcel) -> Future[Parcel]:
+    future: Future[Parcel] = Future()
+    future.set_result(parcel)
+    return future
+
+
+def _half(parcel: Parcel) -> Parcel:
+    content = parcel.path.read_bytes()
+    parcel.path.write_bytes(content[: len(content) // 2])
+    return parcel
+
+
+def _cancelled() -> Future[Parcel]:
+    future: Future[Parcel] = Future()
+    assert future.cancel()
+    return future
+
+
+def test_an_error_of_the_data_is_the_one_that_making_it_here_gives() -> None:
+    cache, wrong = DataCache(), Wanted.of("harmonic", "train", 4, 0, structure="star")
+    cache.expect(wrong, lambda _: failed(ValueError("something else")))
+    with pytest.raises(ValueError, match="'structure' must be one of er, ba, regular4, expander, tree, ladder"):
+        cache.batches(wrong)
+
+
+def test_what_nobody_asks_for_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_module, "COMING", 2)
+    cache, late = DataCache(), Future[Parcel]()
+    many = [Wanted.of("harmonic", "train", 4, 0, count=k) for k in range(1, 6)]
+    cache.expect(many[0], lambda _: late)
+    late.set_running_or_notify_cancel()  # a process is at it
+    for wanted in many[1:]:
+        cache.expect(wanted, lambda wanted: put(tmp_path, wanted.make()))
+    assert len(list(tmp_path.iterdir())) == 2
+    late.set_result(put(tmp_path / "late", many[0].make()).result())
+    assert list((tmp_path / "late").iterdir()) == []
+    assert cache.batches(many[0]).count == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "preset", "jobs", "cores", "expected"),
+    [
+        (GPU, "paper", 4, 16, 4),
+        (GPU, "quick", 4, 16, 4),
+        (GPU, "paper", 12, 16, 8),
+        (GPU, "paper", 4, 1, 0),
+        (GPU, "paper", 4, None, 0),
+        (GPU, "paper", 1, 16, 0),
+        (GPU, "smoke", 4, 16, 0),
+        (CPU, "paper", 4, 16, 0),
+    ],
+)
+def test_processes_are_used_where_they_pay(
+    device: torch.device,
+    preset: str,
+    jobs: int,
+    cores: int | None,
+    expected: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert data_makers(device, PRESETS[preset], jobs) == expected
+    options: dict[str, Any] = {"jobs": jobs}
+    assert Runner(Store(tmp_path), PRESETS[preset], device, processes=True, **options).makers == expected
+    assert Runner(Store(tmp_path), PRESETS[preset], device, **options).makers == 0
+
+
+def test_without_processes_nothing_is_prepared() -> None:
+    cache = DataCache()
+    with data_ahead(0, SMOKE, cache) as prepare:
+        prepare(graph_gnp("harmonic"))
+    assert not cache._coming
+
+
+def test_a_runner_prepares_what_it_will_train_in_that_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Recipe] = []
+
+    @contextmanager
+    def fake(makers: int, preset: Any) -> Iterator[Callable[[Recipe], None]]:
+        assert (makers, preset) == (2, SMOKE)
+        yield asked.append
+
+    monkeypatch.setattr(runner, "data_ahead", fake)
+    monkeypatch.setattr(runner, "AHEAD", 1)
+    monkeypatch.setattr(runner.Worker, "study", lambda *_: True)
+    tables = [TABLES[SMALL], TABLES["exp_graph_harmonic"]]
+    work = [recipe for recipe, _ in runner.exams_by_recipe(tables)]
+    assert any(recipe.crystallised for recipe in work)
+    store, trained = Store(tmp_path), work[1]
+    store.put(trained.key(SMOKE, "all"), scores={"runs": []})
+    untrained = [recipe for recipe in work if recipe.base != trained]
+    run = Runner(store, SMOKE, CPU, jobs=2)
+    run.makers = 2
+    run.run(tables)
+    assert asked[:3] == untrained[:3]  # two at work and one ahead
+    assert [recipe for k, recipe in enumerate(asked) if recipe not in asked[:k]] == untrained
+
+
+class Quick:
+    """A pool in this process."""
+
+    def __init__(self) -> None:
+        self.broken = False
+
+    def submit(self, call: Any, *arguments: Any) -> Future[Any]:
+        if self.broken:
+            raise BrokenExecutor("a process was killed")
+        future: Future[Any] = Future()
+        future.set_result(call(*arguments))
+        return future
+
+
+def test_recipes_are_prepared_with_their_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Quick()
+
+    @contextmanager
+    def children(*_: Any, **__: Any) -> Iterator[Quick]:
+        yield pool
+
+    monkeypatch.setattr(ahead, "children", children)
+    cache, recipe = DataCache(), node("bfs", "gnp")
+    with data_ahead(1, SMOKE, cache) as prepare:
+        prepare(recipe)
+        train, val = (cache.batches(recipe.wanted(split, SMOKE)) for split in ("train", "val"))
+        assert list(train.paddings.values()) == [padding_of(recipe.batches("train", SMOKE), 1)]
+        assert val.paddings == {}
+        same(train, recipe.batches("train", SMOKE))
+        same(val, recipe.batches("val", SMOKE))
+        prepare(graph_gnp("harmonic"))
+        assert len(cache._coming) == 2
+        pool.broken = True
+        prepare(graph_gnp("harmonic", "tree"))
+        assert len(cache._coming) == 2
+    assert not cache._coming  # a later run may have it made again
+
+
+@pytest.mark.slow
+def test_processes_make_the_same_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = GraphTask(name="own", target="edges", label=lambda graph: float(graph.degree.sum()))
+    monkeypatch.setitem(_TASKS, "own", own)  # which the processes do not know
+    recipes = [
+        graph_gnp("harmonic"),
+        graph_gnp("maxdegree", "ba"),
+        node("shortest", "gnp"),
+        set_model("mu_post", "basic/gnp"),
+        Recipe("own", "gnp", graph_gnp("harmonic").variants, "graph"),
+    ]
+    cache, before = DataCache(kept=99), multiprocessing.active_children()
+    with data_ahead(2, SMOKE, cache) as prepare:
+        for recipe in recipes:
+            prepare(recipe)
+        made = [child for child in multiprocessing.active_children() if child not in before]
+        assert len(made) == 2
+        for recipe in recipes:
+            for split in ("train", "val"):
+                found = cache.batches(recipe.wanted(split, SMOKE))
+                same(found, recipe.wanted(split, SMOKE).make())
+                assert bool(found.paddings) == (split == "train" and recipe.task != "own")
+        os.kill(made[0].pid or 0, signal.SIGKILL)
+        made[0].join(PATIENCE)
+        for structure in ("tree", "ladder", "regular4", "expander"):  # whenever it is noticed
+            prepare(graph_gnp("harmonic", structure))
+            wanted = graph_gnp("harmonic", structure).wanted("train", SMOKE)
+            same(cache.batches(wanted), wanted.make())
+    assert not any(child.is_alive() for child in made)
+
+
+PROGRAM = """
+import sys, time
+from gnpool.lab import PRESETS
+from gnpool.lab.ahead import data_ahead
+from gnpool.lab.data import CACHE
+from gnpool.lab.tables import graph_gnp
+
+if __name__ == "__main__":
+    with data_ahead(2, PRESETS["smoke"]) as prepare:
+        prepare(graph_gnp("harmonic"))
+        graph_gnp("harmonic").batches("train", PRESETS["smoke"])
+        open(sys.argv[1], "w").close()
+        time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for children in /proc")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_behind(tmp_path: Path, how: signal.Signals) -> None:
+    script, ready, folder = tmp_path / "script.py", tmp_path / "ready", tmp_path / "temporary"
+    script.write_text(PROGRAM)
+    folder.mkdir()
+    command = [sys.executable, str(script), str(ready)]
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    environment = {**ENVIRONMENT, "TMPDIR": str(folder)}
+    with subprocess.Popen(command, env=environment, start_new_session=True, **options) as process:
+        wait_for(ready.exists, process)
+        tasks = Path(f"/proc/{process.pid}/task")
+        children = [int(p) for task in tasks.iterdir() for p in (task / "children").read_text().split()]
+        assert len(children) >= 2
+        (os.killpg if how == signal.SIGINT else os.kill)(process.pid, how)  # Ctrl-C reaches all
+        _, errors = process.communicate(timeout=PATIENCE)
+    begin = time.monotonic()
+    while any(map(alive, children)) or list(folder.glob("gnpool-*")):
+        assert time.monotonic() - begin < PATIENCE
+        threading.Event().wait(0.05)
+    if how == signal.SIGINT:
+        assert errors.count("Traceback") == 1  # of the parent alone
+        assert errors.rstrip().endswith("KeyboardInterrupt")
