@@ -21,8 +21,10 @@ from gnpool.models import (
     SetTransformer,
     SortPooling,
     StudyGNPAggregation,
+    graph_net,
     make_pooling,
     pooled_channels,
+    slot,
 )
 from gnpool.nn import GNPAggregation, param_groups
 from tests.models.cases import POOLINGS, alive, graphs, nodes, sets
@@ -292,3 +294,20 @@ def test_weights_where_none_are_expected_and_the_other_way_round() -> None:
     inputs = nodes(True)
     with pytest.raises(ValueError, match=r"one value for each of the 33 edges, got shape \(32,\)"):
         weighted(inputs["x"], inputs["edge_index"], inputs["edge_weight"][1:])
+
+
+@pytest.mark.parametrize("form", ["message", "gin"])
+def test_gnp_needs_no_relu_in_front_of_it(form, monkeypatch):
+    """It takes the ReLU of its rows itself: the network leaves out one in front of it, and no bit changes."""
+    torch.manual_seed(0)
+    x, edge_index = torch.randn(12, 1), torch.randint(12, (2, 60))
+    model = GraphNet(1, form=form, hidden=8)
+    found = []
+    for clips in (slot.clips, lambda pooling: False):
+        monkeypatch.setattr(graph_net, "clips", clips)
+        model.zero_grad()
+        y = model(x, edge_index)
+        y.sum().backward()
+        found.append([y.detach(), *(p.grad for p in model.parameters())])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    assert not slot.clips(GNPAggregation(8, nonneg="abs"))

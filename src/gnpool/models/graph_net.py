@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnpool.models.parts import ACTIVATIONS, MLP, check_activation, reset
 from gnpool.models.segments import Segments
-from gnpool.models.slot import GNPDefaults, Pooling, fill, pool, pool_neighbors, pooled_channels
+from gnpool.models.slot import GNPDefaults, Pooling, clips, fill, pool, pool_neighbors, pooled_channels
 
 FORMS = ("message", "gin")
 
@@ -126,12 +126,15 @@ class GraphNet(torch.nn.Module):
             max_nodes (int, optional): A size that no graph exceeds.
         """
         relu = self.activation == "relu"  # then no row that is pooled is negative
+        activate = not (relu and clips(self.readout))  # two passes over all rows, there and back
         graphs = Segments(x, batch, ptr, batch_size, max_nodes)
         if self.lift is None:
-            h = ACTIVATIONS[self.activation](pool_neighbors(self.aggr, self.mlp(x), edge_index, relu))
+            h = self.mlp(x, last=not (relu and clips(self.aggr)))
+            h = pool_neighbors(self.aggr, h, edge_index, relu)
+            h = ACTIVATIONS[self.activation](h) if activate else h
         else:
             h = self.lift(x)
-            h = self.mlp((1 + self.eps) * h + pool_neighbors(self.aggr, h, edge_index, relu))
+            h = self.mlp((1 + self.eps) * h + pool_neighbors(self.aggr, h, edge_index, relu), last=activate)
         y: Tensor = self.out(pool(self.readout, h, graphs, relu))
         return y
 

@@ -20,7 +20,7 @@ def check_activation(name: str, model: str) -> str:
 
 
 class MLP(torch.nn.Module):
-    """Fully connected layers, each with a bias and followed by the activation, the last one too."""
+    """Fully connected layers, each with a bias and followed by the activation, the last one too unless told not to."""
 
     def __init__(self, widths: list[int], activation: str) -> None:
         super().__init__()
@@ -31,10 +31,12 @@ class MLP(torch.nn.Module):
         r"""Resets all learnable parameters of the module."""
         reset(self)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, last: bool = True) -> Tensor:
         act = ACTIVATIONS[self.activation]
-        for layer in self.layers:
-            x = act(layer(x))
+        for number, layer in enumerate(self.layers, start=1):
+            x = layer(x)
+            if last or number < len(self.layers):
+                x = act(x)
         return x
 
     def __repr__(self) -> str:

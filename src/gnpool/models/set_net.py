@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnpool.models.parts import MLP, check_activation, reset
 from gnpool.models.segments import Segments
-from gnpool.models.slot import GNPDefaults, Pooling, fill, pool, pooled_channels
+from gnpool.models.slot import GNPDefaults, Pooling, clips, fill, pool, pooled_channels
 
 
 class SetNet(torch.nn.Module):
@@ -76,7 +76,8 @@ class SetNet(torch.nn.Module):
     ) -> Tensor:
         r"""Forward pass; without ``batch`` and ``ptr`` all elements are one set. Arguments as in :class:`GraphNet`."""
         sets = Segments(x, batch, ptr, batch_size, max_nodes)
-        y: Tensor = self.out(pool(self.pool, self.mlp(x), sets, self.activation == "relu"))
+        relu = self.activation == "relu"
+        y: Tensor = self.out(pool(self.pool, self.mlp(x, last=not (relu and clips(self.pool))), sets, relu))
         return y
 
     def __repr__(self) -> str:

@@ -61,6 +61,15 @@ def pooled_channels(pooling: Aggregation | PoolingFunction, channels: int) -> in
     return pool(pooling, x, Segments(x, index, count=1)).size(-1)
 
 
+def clips(pooling: Aggregation | PoolingFunction) -> bool:
+    """Whether ``pooling`` takes the ReLU of its rows itself, so that one in front of it changes no value."""
+    return (
+        isinstance(pooling, GNPAggregation)
+        and pooling.nonneg == "relu"
+        and not (pooling._forward_hooks or pooling._forward_pre_hooks)  # somebody looks at the rows
+    )
+
+
 def pool(pooling: Aggregation | PoolingFunction, x: Tensor, segments: Segments, non_negative: bool = False) -> Tensor:
     """Pool rows: (N, D) -> (G, D'); ``non_negative`` says that no row is below 0, which allows faster ways."""
     if isinstance(pooling, GNPAggregation):

@@ -39,6 +39,7 @@ class PoolInputs(NamedTuple):
 
 N_TENSORS = 10  # of PoolInputs; then come numbers
 N_INPUTS = len(PoolInputs._fields)
+N_TERMS = len(reference.Terms._fields)
 _FOLDABLE = ("x", "p", "q")  # replicas of these become channels
 
 
@@ -60,8 +61,7 @@ class Pool(torch.autograd.Function):
         eps: float,
         relu: bool,
     ) -> tuple[Tensor, ...]:
-        result: tuple[Tensor, ...] = library.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu)
-        return result
+        return library.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu)[:N_TERMS]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -75,14 +75,14 @@ class Pool(torch.autograd.Function):
         if grad is None:  # y served other derivatives only
             return (None,) * N_INPUTS
         saved = ctx.saved_tensors  # each look at it unpacks them all
-        tensors, terms = saved[:N_TENSORS], saved[N_TENSORS:]
+        tensors, terms, more = saved[:N_TENSORS], saved[N_TENSORS : N_TENSORS + N_TERMS], saved[N_TENSORS + N_TERMS :]
         need_x, need_weight, need_p, need_q = ctx.needs_input_grad[:4]
         numbers = (ctx.eps, ctx.relu)
         if torch.is_grad_enabled() or torch.compiler.is_compiling() or library.in_transform():
             grads = PoolGradient.apply(grad, *tensors, *numbers, *terms, need_x, need_weight)
         else:
             x, weight, p, q, *lists = tensors
-            grads = library.pool_bwd(grad, x, weight, *lists, p, q, *terms, *numbers, need_x, need_weight)
+            grads = library.pool_bwd(grad, x, weight, *lists, p, q, *terms, *numbers, need_x, need_weight, *more)
         grad_x, grad_weight, grad_p, grad_q = grads
         return (
             grad_x if need_x else None,
@@ -102,13 +102,17 @@ class Pool(torch.autograd.Function):
 
 
 class EagerPool(torch.autograd.Function):
-    """:class:`Pool` where no transform is active, for less: only y is an output, and torch binds no arguments."""
+    """:class:`Pool` where no transform is active, for less: only y is an output, and torch binds no arguments.
+
+    What the forward kernel gives beside the four terms is kept for the backward kernel.
+    """
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
-        terms = Pool.forward(*args)
-        ctx.save_for_backward(*args[:N_TENSORS], *terms)
+        x, weight, p, q, ptr, col, eid = args[:7]
         ctx.eps, ctx.relu = args[N_TENSORS:]
+        terms = library.pool_fwd(x, weight, ptr, col, eid, p, q, ctx.eps, ctx.relu)
+        ctx.save_for_backward(*args[:N_TENSORS], *terms)
         return terms[0]
 
     backward = Pool.backward

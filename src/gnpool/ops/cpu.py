@@ -93,7 +93,8 @@ def pool_fwd(
 ) -> tuple[Tensor, ...]:
     """y, M, C and dy/dp of every segment, (S, D); only y without ``stats``.
 
-    Half precision is computed and returned in float32.
+    Half precision is computed and returned in float32. Where channels went by way of the nodes, their units, flags and
+    powers come after the four: :func:`pool_bwd` computes them again if it does not get them.
     """
     x, weight = _working(x, weight)
     N, D = x.shape
@@ -112,10 +113,10 @@ def pool_fwd(
     tasks = -(-(E + S) // span) * -(-D // BLOCK)
     scalar = _TYPES[x.dtype](eps)
     threads = 1 if (E + S) * D < _INLINE_BELOW else min(thread_count(), tasks)
-    flag: Tensor | None = None
+    flag: Any = None
     by_node, by_edge = False, True
     if col is not None and weight is None and E >= _USES * N:
-        center, flag, power, moment = _node_powers(x, p, scalar, relu, slopes=False)
+        center, flag, power, moment = _node_powers(x, p, scalar, relu, stats)
         by_node, by_edge = _ways(flag, D)
     common = (_at(p), _at(q), _at(y), _at(M), _at(C), _at(dydp), _at(long), _at(part))
     sizes = (D, S, tasks, span, int(relu), int(stats), n_long, _at(flag))
@@ -130,16 +131,16 @@ def pool_fwd(
         _launch(cpu_nodes.node_sum_kernel, (*lists, *out), scalar, threads, held)
     if n_long:
         cpu_kernels.fwd_merge_kernel((_at(ptr), *common, D, int(stats), n_long), scalar)
-    return terms
+    return (*terms, center, flag, power) if by_node and stats else terms
 
 
-def _node_powers(x: Tensor, p: Tensor, eps: Any, relu: bool, slopes: bool) -> tuple[Tensor, ...]:
-    """The units of the channels, which of them are safe, and the powers of all nodes there."""
+def _node_powers(x: Tensor, p: Tensor, eps: Any, relu: bool, moments: bool) -> tuple[Any, ...]:
+    """The units of the channels, which of them are safe, the powers of all nodes there and, if wanted, moments."""
     N, D = x.shape
     blocks = -(-D // BLOCK)
     center, flag = x.new_empty(D), torch.empty(blocks + D, dtype=torch.int8, device="cpu")
-    power, moment = torch.empty_like(x), x.new_empty(0) if slopes else torch.empty_like(x)
-    args = (_at(x), _at(p), _at(center), _at(flag), _at(power), _at(moment), N, D, int(relu), int(slopes))
+    power, moment = torch.empty_like(x), torch.empty_like(x) if moments else None
+    args = (_at(x), _at(p), _at(center), _at(flag), _at(power), _at(moment), N, D, int(relu), int(moments))
     threads = 1 if N * D < _INLINE_BELOW else min(thread_count(), blocks)
     _launch(cpu_nodes.node_kernel, args, eps, threads, (x, p, center, flag, power, moment))
     return center, flag, power, moment
@@ -171,8 +172,12 @@ def pool_bwd(
     relu: bool,
     need_x: bool,
     need_weight: bool,
+    *nodes: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """dx (N, D), dw (E,), dp and dq (D,) in float64; dx and dw are empty where not needed."""
+    """dx (N, D), dw (E,), dp and dq (D,) in float64; dx and dw are empty where not needed.
+
+    ``nodes`` is what :func:`pool_fwd` gave beside y, M, C and dy/dp.
+    """
     x_dtype, weight_dtype = x.dtype, x.dtype if weight is None else weight.dtype
     x, grad, weight = _working(x, grad, weight)
     N, D = x.shape
@@ -192,10 +197,19 @@ def pool_bwd(
     pack = x.new_empty((S, 2, D))
     mark = torch.empty((S, blocks), dtype=torch.int8, device="cpu")
     sums = torch.empty((n_sums, 2, D) if n_sums > 1 else (2, D), dtype=torch.float64, device="cpu")
+    flag: Tensor | None = None
+    by_node, by_edge = False, True
+    if t_ptr is not None and weight is None and need_x and not need_weight and E >= _USES * N > 0:
+        if nodes:
+            center, flag, power = nodes
+        else:
+            center, flag, power, _ = _node_powers(x, p, scalar, relu, moments=False)
+            cpu_nodes.node_uniform_kernel((_at(M), _at(center), _at(flag), S, D), scalar)
+        by_node, by_edge = _ways(flag, D)
     args: tuple[int, ...] = (_at(grad), _at(ptr), _at(p), _at(y), _at(M), _at(C), _at(dydp))
-    args += (_at(pack), _at(mark), _at(sums), D, S, tasks, rows)
+    args += (_at(pack), _at(mark), _at(sums), D, S, tasks, rows, _at(flag))
     threads = 1 if (E + S) * D < _INLINE_BELOW else thread_count()
-    keep: tuple[Any, ...] = (grad, ptr, p, y, M, C, dydp, pack, mark, sums)
+    keep: tuple[Any, ...] = (grad, ptr, p, y, M, C, dydp, pack, mark, sums, flag)
     _launch(cpu_backward.bwd_segment_kernel, args, scalar, min(threads, tasks), keep)
     if t_ptr is None:
         if need_x and N:
@@ -209,12 +223,6 @@ def pool_bwd(
     elif (need_x or need_weight) and N:
         long, n_long, slots = _plan(t_ptr, N, E)
         part = torch.empty((slots, D), dtype=torch.float64, device="cpu") if n_long else None
-        flag: Tensor | None = None
-        by_node, by_edge = False, True
-        if weight is None and not need_weight and E >= _USES * N:
-            center, flag, power, _ = _node_powers(x, p, scalar, relu, slopes=True)
-            cpu_nodes.node_uniform_kernel((_at(M), _at(center), _at(flag), S, D), scalar)
-            by_node, by_edge = _ways(flag, D)
         span = max(16, _TASK // D)
         tasks = -(-(E + N) // span)
         dx_at = _at(dx) if need_x else 0
@@ -226,8 +234,8 @@ def pool_bwd(
         if by_node:
             span = max(16, _TASK // min(D, BLOCK))
             tasks = -(-(E + N) // span) * blocks
-            args = (_at(x), _at(t_ptr), _at(t_row), _at(p), _at(pack), _at(power), _at(flag), _at(dx))
-            keep = (x, t_ptr, t_row, p, pack, power, flag, dx, long, part)
+            args = (_at(x), _at(t_ptr), _at(t_row), _at(p), _at(pack), _at(power), _at(center), _at(flag), _at(dx))
+            keep = (x, t_ptr, t_row, p, pack, power, center, flag, dx, long, part)
             args += (_at(long), _at(part), N, D, tasks, span, int(relu), n_long)
             _launch(cpu_nodes.node_slope_kernel, args, scalar, min(threads, tasks), keep)
         if n_long and need_x:

@@ -103,8 +103,9 @@ def slope_by_need(z, clip, eps, thr, m, power, power_64, gc, idle, low, high, sc
 @compiled
 def bwd_segment_kernel(args, eps):
     """Over segments: the packed (M, g C), the marks, and the partial sums of dp and dq of each task."""
-    (counter, grad_at, ptr_at, p_at, y_at, M_at, C_at, dydp_at, pack_at, mark_at, sums_at, D, S, tasks, span) = args
-    ptr, mark = pointer(ptr_at, np.int64(0)), pointer(mark_at, np.int8(0))
+    (counter, grad_at, ptr_at, p_at, y_at, M_at, C_at, dydp_at, pack_at, mark_at, sums_at) = args[:11]
+    (D, S, tasks, span, flag_at) = args[11:]
+    ptr, mark, flag = pointer(ptr_at, np.int64(0)), pointer(mark_at, np.int8(0)), pointer(flag_at, np.int8(0))
     grad, y, dydp = pointer(grad_at, eps), pointer(y_at, eps), pointer(dydp_at, eps)
     M, C = pointer(M_at, eps), pointer(C_at, eps)
     pack, sums = pointer(pack_at, eps), pointer(sums_at, 0.0)
@@ -118,6 +119,7 @@ def bwd_segment_kernel(args, eps):
             break
         for c0 in range(0, D, BLOCK):
             nb = min(np.int64(BLOCK), D - c0)
+            by_edge = flag_at == 0 or flag[c0 // BLOCK] != 1  # by way of the nodes neither M nor marks matter
             load_ranges(pointer(p_at + 8 * c0, 0.0), eps, low, high, scans, nb)
             scan = False
             for d in range(nb):
@@ -132,16 +134,19 @@ def bwd_segment_kernel(args, eps):
                     g = grad[at + d]
                     dp[d] += np.float64(g) * np.float64(dydp[at + d])
                     dq[d] -= select(log_n == 0.0, 0.0, np.float64(g) * np.float64(y[at + d]) * log_n)
+                for d in range(nb):
+                    g_t[d] = grad[at + d] * C[at + d]
+                for d in range(nb):
+                    pack[(2 * s + 1) * D + c0 + d] = g_t[d]
+                if not by_edge:
+                    continue
                 bad = np.int64(0)
                 for d in range(nb):
                     m = M[at + d]
                     bad |= np.int64(not ((m == cast(0.0, eps)) | ((m >= low[d]) & (m <= high[d]))))
                     m_t[d] = select(m == cast(0.0, eps), cast(1.0, eps), m)
-                    g_t[d] = grad[at + d] * C[at + d]
                 for d in range(nb):
                     pack[2 * s * D + c0 + d] = m_t[d]
-                for d in range(nb):
-                    pack[(2 * s + 1) * D + c0 + d] = g_t[d]
                 mark[s * ((D + BLOCK - 1) // BLOCK) + c0 // BLOCK] = 1 if bad != 0 else (2 if scan else 0)
             for d in range(nb):
                 sums[2 * task * D + c0 + d] = dp[d]

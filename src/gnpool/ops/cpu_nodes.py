@@ -4,7 +4,7 @@ A node is used by many edges, and without edge weights its power (u / G)^p does 
 of measure per channel for the whole graph, in place of the extreme M of each segment. Then both passes are plain sums:
 
     A_i = sum_j W_j,   B_i = sum_j l_j W_j        with l = log2(u / G), W = 2^(p l)
-    dx_j = sign(x_j) 2^((p - 1) l_j) sum_i g_i C_i
+    dx_j = sign(x_j) W_j (G / u_j) sum_i g_i C_i
 
 The results y, C and dy/dp are those of README.md with M = G, since M is only a unit. What a segment's own M is for,
 that nothing underflows, must then hold for the whole graph: ``node_kernel`` looks at the range of u in each channel
@@ -41,11 +41,11 @@ NONE, ALL, SOME = 0, 1, 2
 
 @compiled
 def node_kernel(args, eps):
-    """For each channel: whether it is safe, its unit G and, if so, W and l W of all nodes, or 2^((p - 1) l).
+    """For each channel: whether it is safe, its unit G and, if so, W of all nodes and, with ``moments``, l W.
 
-    ``slopes`` asks for the latter. Channels in which nothing takes part have G = 1 and powers of 0.
+    Channels in which nothing takes part have G = 1 and powers of 0.
     """
-    (counter, x_at, p_at, center_at, flag_at, power_at, moment_at, N, D, relu, slopes) = args
+    (counter, x_at, p_at, center_at, flag_at, power_at, moment_at, N, D, relu, moments) = args
     x, p, center = pointer(x_at, eps), pointer(p_at, 0.0), pointer(center_at, eps)
     power, moment, flag = pointer(power_at, eps), pointer(moment_at, eps), pointer(flag_at, np.int8(0))
     clip = cast(0.0 if relu else -np.inf, eps)
@@ -92,7 +92,7 @@ def node_kernel(args, eps):
             flag[blocks + c0 + d] = fit[d]
             unit[d] = first if value < 0.0 else last
             unit_64[d] = np.float64(unit[d])
-            p_64[d] = value - 1.0 if slopes else value
+            p_64[d] = value
             center[c0 + d] = unit[d]
         flag[block] = ALL if safe == nb else (SOME if safe > 0 else NONE)
         if safe > 0:
@@ -105,7 +105,7 @@ def node_kernel(args, eps):
                     log_r = log2_ratio(np.float64(select(out, unit[d], u)), unit_64[d])
                     w = select(out, 0.0, exp2_weight(p_64[d] * log_r))
                     power[at + d] = cast(w, eps)
-                    if not slopes:
+                    if moments:
                         moment[at + d] = cast(w * log_r, eps)
 
 
@@ -244,14 +244,14 @@ def node_uniform_kernel(args, eps):
 @compiled
 def node_slope_kernel(args, eps):
     """dx in the flagged channels: the power of the node times the sum of g C over its segments."""
-    (counter, x_at, t_ptr_at, t_row_at, p_at, pack_at, power_at, flag_at, dx_at, long_at, part_at) = args[:11]
-    (N, D, tasks, span, relu, n_long) = args[11:]
+    (counter, x_at, t_ptr_at, t_row_at, p_at, pack_at, power_at, center_at, flag_at, dx_at) = args[:10]
+    (long_at, part_at, N, D, tasks, span, relu, n_long) = args[10:]
     long, part = pointer(long_at, np.int64(0)), pointer(part_at, 0.0)
     x, dx, pack, power = pointer(x_at, eps), pointer(dx_at, eps), pointer(pack_at, eps), pointer(power_at, eps)
     t_ptr, t_row = pointer(t_ptr_at, np.int64(0)), pointer(t_row_at, np.int64(0))
-    p, flag = pointer(p_at, 0.0), pointer(flag_at, np.int8(0))
+    p, center, flag = pointer(p_at, 0.0), pointer(center_at, eps), pointer(flag_at, np.int8(0))
     clip, zero = cast(0.0 if relu else -np.inf, eps), cast(0.0, eps)
-    thr, a_t, a_64 = stack(eps), stack(eps), stack(0.0)
+    thr, a_t, unit, a_64 = stack(eps), stack(eps), stack(0.0), stack(0.0)
     blocks = (D + BLOCK - 1) // BLOCK
     last = t_ptr[N]
     done = np.int64(0)
@@ -268,6 +268,7 @@ def node_slope_kernel(args, eps):
         nb = min(np.int64(BLOCK), D - c0)
         for d in range(nb):
             thr[d] = eps if p[c0 + d] < 0.0 else zero
+            unit[d] = np.float64(center[c0 + d])
         first_key = (task // blocks) * span
         stop_key = first_key + span
         j = first_at(t_ptr, N, first_key)
@@ -313,7 +314,7 @@ def node_slope_kernel(args, eps):
                     z = x[at + d]
                     v = magnitude(z, clip)
                     idle = select(p[c0 + d] < 0.0, 0.0, a_64[d] * 0.0)  # a flat entry still passes NaN on
-                    h = a_64[d] * np.float64(power[at + d])
+                    h = a_64[d] * np.float64(power[at + d]) * (unit[d] / np.float64(v + eps))
                     a_64[d] = select(v <= thr[d], idle, select(z < zero, -h, h))
                 if slot < 0 and not some:
                     for d in range(nb):

@@ -34,6 +34,7 @@ _LIBRARY.define(
 )
 
 _OPS = torch.ops.gnpool
+_N_BWD = len(_OPS.pool_bwd.default._schema.arguments)
 
 
 def build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor]:
@@ -68,15 +69,17 @@ def pool(x: Tensor, *rest: Any) -> Tensor:
 
 
 def pool_fwd(x: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    """The pooled value and the terms of its derivative."""
+    """The pooled value and the terms of its derivative, four in all; what follows them saves :func:`pool_bwd` work."""
     result: tuple[Tensor, ...] = (_OPS.pool_fwd.default if _watched(x) else _pool_fwd)(x, *rest)
     return result
 
 
 def pool_bwd(grad: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    """The gradients, from the terms that :func:`pool_fwd` left."""
-    result: tuple[Tensor, ...] = (_OPS.pool_bwd.default if _watched(grad) else _pool_bwd)(grad, *rest)
-    return result
+    """The gradients, from the terms that :func:`pool_fwd` left; what followed them comes last, and may be left out."""
+    if _watched(grad):
+        result: tuple[Tensor, ...] = _OPS.pool_bwd.default(grad, *rest[: _N_BWD - 1])
+        return result
+    return _pool_bwd(grad, *rest)
 
 
 def in_transform() -> bool:
@@ -140,6 +143,10 @@ def _pool_fwd(x: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     return result
 
 
+def _pool_fwd_op(*args: Any) -> tuple[Tensor, ...]:
+    return _pool_fwd(*args)[:4]
+
+
 def _pool_bwd_op(*args: Any) -> tuple[Tensor, ...]:
     grad_x, grad_weight, grad_p, grad_q = _pool_bwd(*args)
     return grad_x, grad_weight, grad_p.clone(), grad_q.clone()  # outputs of an operator must not share memory
@@ -193,7 +200,7 @@ for _name, _kernel, _fake in (
     ("checked_ptr", _checked_ptr, _checked_fake),
     ("checked_index", _checked_index, _checked_fake),
     ("pool", _pool, _pool_fake),
-    ("pool_fwd", _pool_fwd, _pool_fwd_fake),
+    ("pool_fwd", _pool_fwd_op, _pool_fwd_fake),
     ("pool_bwd", _pool_bwd_op, _pool_bwd_fake),
 ):
     _LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")

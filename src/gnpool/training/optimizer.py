@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from gnpool.ops.registry import kernels
 from gnpool.training.settings import Setting
 from gnpool.training.stack import GROUPS
 
@@ -24,7 +27,7 @@ class StackedOptimizer:
 
     with :math:`c_i = 1 - \beta_i^t` for Adam. RMSprop is :math:`\beta_1 = 0`, :math:`\beta_2 = \alpha`,
     :math:`c_i = 1`. Every constant is a column, one value a replica; nothing here reads a value back from the device,
-    so that a CUDA graph can hold the step.
+    so that a CUDA graph can hold the step. On the CPU one kernel takes it, where Numba has kernels.
     """
 
     def __init__(self, settings: Sequence[Setting], group_of_column: Tensor, like: Tensor) -> None:
@@ -47,6 +50,7 @@ class StackedOptimizer:
         self.steps = torch.zeros((), dtype=torch.float64, device=like.device)
         self.first = torch.zeros_like(like)
         self.second = torch.zeros_like(like)
+        self.kernel = _cpu_kernel() if like.device.type == "cpu" else None
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint must hold, by name; the tensors themselves."""
@@ -57,6 +61,12 @@ class StackedOptimizer:
         """Update ``flat`` in place by ``gradient`` (R, P) of norm ``norm`` (R, 1), for replicas that are ``alive``."""
         dtype = flat.dtype
         self.steps.add_(1)
+        if self.kernel is not None:
+            tensors = [flat, gradient.contiguous(), norm, alive, self.first, self.second, self.rate, self.decay]
+            tensors += [self.adam, self.beta1, self.beta2, self.eps, self.clip, self.scale, self.steps]
+            at = tuple(0 if tensor is None else tensor.data_ptr() for tensor in tensors)
+            self.kernel((*at, *flat.shape), (np.float64 if dtype == torch.float64 else np.float32)(CLIP_EPS))
+            return
         if self.clips:
             gradient = gradient * (self.clip / (norm + CLIP_EPS)).clamp(max=1.0)
         if self.decay is not None:
@@ -72,3 +82,12 @@ class StackedOptimizer:
         moved = flat - rate * first / (second.sqrt() / c2 + self.eps)
         for old, new in ((self.first, first), (self.second, second), (flat, moved)):
             torch.where(alive, new, old, out=old)
+
+
+def _cpu_kernel() -> Any:
+    """The step as a kernel of Numba's, if that is what serves the CPU."""
+    if kernels("cpu").__name__ != "gnpool.ops.cpu":
+        return None
+    from gnpool.training.optimizer_cpu import step_kernel  # Numba is optional
+
+    return step_kernel

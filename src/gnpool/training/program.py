@@ -38,6 +38,9 @@ class Program:
         self.criteria = dict(criteria)
         self.forward = by_name(stack.module) if forward is None else forward
         self.vectorize = vectorize
+        module = stack.module.train()
+        named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+        self.tied = len({id(value) for _, value in named}) < len(named)  # looking for ties again takes time
 
     def losses(self, flat: Tensor, constants: dict[str, Tensor], batch: Any) -> Tensor:
         """(R,) the training loss of every replica: the weighted mean over the items of the batch."""
@@ -46,7 +49,7 @@ class Program:
             total, weight = weighted_sum(self.loss(self._predict(row, constants, batch), batch), batch)
             return total / weight
 
-        self.stack.module.train()
+        self._switch(True)
         return self._over_replicas(one, flat, constants)
 
     @torch.no_grad()
@@ -59,7 +62,7 @@ class Program:
             return torch.stack([total for pair in sums for total in pair])
 
         wide = batch.double() if hasattr(batch, "double") else batch
-        self.stack.module.eval()
+        self._switch(False)
         return self._over_replicas(one, flat, constants)
 
     @torch.no_grad()
@@ -76,11 +79,15 @@ class Program:
                         found[f"{path}.{name}" if path else name] = value
         return found
 
+    def _switch(self, training: bool) -> None:
+        if self.stack.module.training is not training:  # it goes through all parts
+            self.stack.module.train(training)
+
     def _predict(self, row: Tensor, constants: dict[str, Tensor], batch: Any) -> Tensor:
         state = {**self.stack.unflatten(row), **constants}
 
         def model(*args: Any, **kwargs: Any) -> Tensor:
-            out: Tensor = torch.func.functional_call(self.stack.module, state, args, kwargs)
+            out: Tensor = torch.func.functional_call(self.stack.module, state, args, kwargs, tie_weights=self.tied)
             return out
 
         return self.forward(model, batch)
