@@ -76,7 +76,7 @@ def run(case: Case) -> list[dict[str, object]]:
     """Time one case and print it; return its rows."""
     print(f"\n{case.name}: {case.title}")
     wait = torch.cuda.synchronize if case.device == "cuda" else lambda: None
-    timings = time_in_turn(case.make(), case.rounds, wait)
+    timings = time_in_turn(case.make(), case.rounds, wait, case.seconds)
     for contender, t in timings.items():
         print(f"  {contender:<20} {t.median:10.3f} ms  ({t.low:.3f} to {t.high:.3f})")
     for promise in case.promises:

@@ -32,7 +32,10 @@ class Promise:
 
 @dataclass(frozen=True)
 class Case:
-    """One input: ``make()`` builds it and returns the contenders, calls without arguments."""
+    """One input: ``make()`` builds it and returns the contenders, calls without arguments.
+
+    A sample takes at least ``seconds``, if given: where one call follows another in real life, several are timed.
+    """
 
     name: str
     title: str
@@ -40,18 +43,24 @@ class Case:
     promises: tuple[Promise, ...] = ()
     rounds: int = 15
     device: str = "cpu"
+    seconds: float | None = None
 
 
 CASES: dict[str, Case] = {}
 
 
 def case(
-    name: str, title: str, *promises: Promise, rounds: int = 15, device: str = "cpu"
+    name: str,
+    title: str,
+    *promises: Promise,
+    rounds: int = 15,
+    device: str = "cpu",
+    seconds: float | None = None,
 ) -> Callable[[Callable[[], dict[str, Call]]], None]:
     """Register the decorated builder of contenders."""
 
     def register(make: Callable[[], dict[str, Call]]) -> None:
-        CASES[name] = Case(name, title, make, promises, rounds, device)
+        CASES[name] = Case(name, title, make, promises, rounds, device, seconds)
 
     return register
 

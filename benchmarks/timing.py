@@ -40,14 +40,18 @@ def busy_share(seconds: float = 2.0) -> float | None:
 
 
 def time_in_turn(
-    contenders: dict[str, Callable[[], object]], rounds: int, synchronize: Callable[[], object] = lambda: None
+    contenders: dict[str, Callable[[], object]],
+    rounds: int,
+    synchronize: Callable[[], object] = lambda: None,
+    seconds: float | None = None,
 ) -> dict[str, Timing]:
     """Time every contender once a round, so that a drift of the machine meets all of them alike."""
+    least = LEAST_SECONDS if seconds is None else seconds
     repeats = {}
     for name, call in contenders.items():
         call()
         synchronize()
-        repeats[name] = max(1, round(LEAST_SECONDS / max(1e-9, _seconds(call, 1, synchronize))))
+        repeats[name] = max(1, round(least / max(1e-9, _seconds(call, 1, synchronize))))
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, call in contenders.items():
