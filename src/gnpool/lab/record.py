@@ -157,20 +157,20 @@ def machine(meta: Mapping[str, Any]) -> str:
 
 
 def cost(records: Iterable[Record], folder: Path) -> dict[str, Any]:
-    """What the record took: seconds of its units by kind of device, of sessions on the machine, and of ``quick``."""
+    """What the record took: seconds of its units by kind of device, of a machine's while it was held, of ``quick``."""
     units: dict[str, dict[str, float]] = {}
-    sessions: list[float] = []
+    held: list[float] = []
     for one in records:
         if one.key["table"] == HELD:
-            sessions.append(float(one.scores["seconds"]))
+            held.append(float(one.scores["seconds"]))
         elif one.meta.get("device"):
             entry = units.setdefault(str(one.meta["device"]), {"units": 0, "seconds": 0.0})
             entry["units"] += 1
-            entry["seconds"] = round(entry["seconds"] + float(one.meta.get("seconds") or 0.0), 1)
+            entry["seconds"] += float(one.meta.get("seconds") or 0.0)
     quick = folder / QUICK
     return {
-        "units": dict(sorted(units.items())),
-        "sessions": {"count": len(sessions), "seconds": round(sum(sessions), 1)},
+        "units": {name: {**entry, "seconds": round(entry["seconds"], 1)} for name, entry in sorted(units.items())},
+        "held": {"count": len(held), "seconds": round(sum(held), 1)},
         "quick": json.loads(quick.read_text(encoding="utf-8")) if quick.is_file() else None,
     }
 

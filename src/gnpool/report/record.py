@@ -151,12 +151,11 @@ def cost_block(cost: Mapping[str, Any], tables: Sequence[Result]) -> str:
         f"- {plain(device)}: {entry['units']:,.0f} units, {duration(entry['seconds'])} ({entry['seconds']:,.0f} s)"
         for device, entry in cost["units"].items()
     ]
-    sessions = cost["sessions"]
-    if sessions["count"]:
-        lines.append(
-            f"- {sessions['count']} sessions on the GPU machine, from start to end: {duration(sessions['seconds'])} "
-            f"({sessions['seconds']:,.0f} s)"
-        )
+    held = cost["held"]
+    if held["count"]:
+        times = f"{held['count']} times" if held["count"] > 1 else "once"
+        seconds = held["seconds"]
+        lines.append(f"- the GPU machine, held {times}, from start to end: {duration(seconds)} ({seconds:,.0f} s)")
     quick = cost["quick"]
     lines.append(
         "- the quick preset: not measured yet"
