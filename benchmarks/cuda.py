@@ -67,9 +67,15 @@ def random_graph(nodes: int, edges: int, hub: int = 0) -> tuple[Tensor, EdgeInde
     torch.manual_seed(0)
     ends = torch.randint(0, nodes, (2, edges), device="cuda")
     ends[1, :hub] = 0
+    index = listed(ends, nodes)
+    return index.as_tensor(), index
+
+
+def listed(ends: Tensor, nodes: int) -> EdgeIndex:
+    """Edges sorted by destination, with both orders that a pass needs."""
     index = EdgeIndex(ends, sparse_size=(nodes, nodes)).sort_by("col").values
     index.get_csr(), index.get_csc()
-    return index.as_tensor(), index
+    return index
 
 
 @case(
@@ -145,6 +151,7 @@ def _neighbors() -> dict[str, Call]:
         "cuSPARSE sum": lambda: matrix @ x,
         "gnpool, both": Step(pool, x, exponents()),
         "gather + PyG sum, both": Step(lambda x: total(x[source], destination, dim_size=nodes), x),
+        "building the lists": lambda: listed(edges.as_tensor(), nodes),
     }
 
 
@@ -159,8 +166,7 @@ def _neighbors() -> dict[str, Call]:
 def _hub() -> dict[str, Call]:
     nodes, count, hub = 1_000_000, 32_000_000, 1_000_000
     plain, incoming = random_graph(nodes, count, hub)
-    outgoing = EdgeIndex(plain.flip(0), sparse_size=(nodes, nodes)).sort_by("col").values
-    outgoing.get_csr(), outgoing.get_csc()
+    outgoing = listed(plain.flip(0), nodes)
     graphs = {"uniform": random_graph(nodes, count)[1], "hub in": incoming, "hub out": outgoing}
     x = torch.rand(nodes, 64, device="cuda")
     return {

@@ -106,3 +106,20 @@ def test_full_size_in_poisoned_memory(form, dtype, bound, p, monkeypatch):
     assert bool(((dx.double() - expected[1]).abs().amax(0) <= bound * expected[1].abs().amax(0)).all())
     for mine, theirs in zip(others, expected[2:], strict=True):  # sums over everything, of both signs
         assert abs(float(mine - theirs)) <= bound * float(expected[0].abs().sum())
+
+
+def test_offsets_beyond_32_bits():
+    """More values than 2^31: the last rows are found, forward and backward."""
+    channels, segments = 64, 1_000
+    count = 2**31 // channels + segments
+    if torch.cuda.mem_get_info()[0] < 40 * 2**30:
+        pytest.skip("needs 40 GB of free memory")
+    x = torch.ones(count, channels, requires_grad=True)
+    ptr = torch.cat([torch.tensor([0]), torch.arange(count - segments, count + 1)])  # one giant, then single rows
+    y = norm_pool(x, ptr=ptr, p=2.0)
+    torch.testing.assert_close(y[0], torch.full((channels,), (count - segments) ** 0.5), rtol=1e-4, atol=0)
+    assert torch.equal(y[1:], torch.full((segments, channels), float(y[-1, 0])))
+    assert float(y[-1, 0]) == pytest.approx(1.0, rel=1e-5)
+    (grad,) = torch.autograd.grad(y[1:].sum(), x)
+    assert float(grad[:-segments].abs().max()) == 0.0
+    torch.testing.assert_close(grad[-segments:], torch.ones(segments, channels), rtol=1e-5, atol=0)

@@ -168,3 +168,26 @@ def test_three_dimensional_rows_share_p_by_channel():
     assert y.shape == (5, 4, 3)
     for h in range(4):
         assert torch.equal(y[:, h], norm_pool(x[:, h], index, p=p, q=q, dim_size=5))
+
+
+@pytest.mark.parametrize("channels", [1, 3, 32, 64, 100, 1024, 10_240])
+@pytest.mark.parametrize("form", ["segments", "neighbors"])
+def test_any_number_of_channels(backend, form, channels):
+    if backend == "triton" and INTERPRETED and channels > 1024:
+        pytest.skip("the interpreter is slow")
+    rows = 12
+    x = torch.randn(rows, channels)
+    p = torch.linspace(1.0, 9.0, channels, dtype=torch.float64)  # on both sides of what is quick
+    index = torch.tensor([0, 0, 1, 1, 1, 3, 3, 3, 3, 3, 3, 4])
+    edges = torch.stack([(torch.arange(30) * 7) % rows, (torch.arange(30) * 5) % rows])
+
+    def derivatives(x):
+        x = x.detach().requires_grad_()
+        if form == "segments":
+            y = norm_pool(x, index, p=p, q=0.5, dim_size=6)
+        else:
+            y = norm_pool_neighbors(x, edges, p=p, q=0.5)
+        return y.detach(), *torch.autograd.grad(y.square().sum(), x)
+
+    for mine, exact in zip(derivatives(x), derivatives(x.double()), strict=True):
+        torch.testing.assert_close(mine.double(), exact, rtol=2e-5, atol=2e-5)
