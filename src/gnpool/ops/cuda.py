@@ -19,7 +19,7 @@ build_csr = reference.build_csr
 
 #: A tolerance from here on keeps every u, and 1/u, a normal number.
 SAFE = 1e-30
-#: Programs that fill a large device several times over, or one several times as small.
+#: Programs of one warp that fill a large device several times over; of four warps, from which on they may be longer.
 PROGRAMS, ENOUGH = 16_384, 1_024
 #: One warp a program.
 WARP = {"num_warps": 1, "maxnreg": 64}
