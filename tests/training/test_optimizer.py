@@ -1,4 +1,4 @@
-"""The step as one kernel on the CPU: the same as operation by operation."""
+"""The step as one kernel: the same as operation by operation."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import pytest
 import torch
 
 from gnpool import Setting
+from gnpool.ops.registry import BACKENDS
 from gnpool.training.optimizer import StackedOptimizer
 
-if torch.get_default_device().type != "cpu":
-    pytest.skip("a kernel for the CPU", allow_module_level=True)
-pytest.importorskip("numba")
+KERNELS = [
+    name
+    for name in ("numba", "triton")
+    if name in BACKENDS and BACKENDS[name].problem(torch.get_default_device().type) is None
+]
 
 SETTINGS = [
     Setting(lr=1e-2, lr_p=3e-2, clip=1.0),
@@ -20,11 +23,12 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.parametrize("backend", KERNELS)
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-14)], ids=["f32", "f64"])
-def test_the_kernel_takes_the_step_of_the_formula(dtype, tolerance, decay, monkeypatch):
-    monkeypatch.setenv("GNPOOL_BACKEND", "numba")
-    generator = torch.Generator().manual_seed(0)
+def test_the_kernel_takes_the_step_of_the_formula(dtype, tolerance, decay, backend, monkeypatch):
+    monkeypatch.setenv("GNPOOL_BACKEND", backend)
+    generator = torch.Generator(torch.get_default_device()).manual_seed(0)
     settings = [Setting(**{**s.to_dict(), "weight_decay": decay}) for s in SETTINGS]
     start = torch.randn(len(settings), 300, dtype=dtype, generator=generator)
     group, alive = torch.arange(300) % 3, torch.tensor([[True], [True], [True], [False]])
@@ -44,6 +48,6 @@ def test_the_kernel_takes_the_step_of_the_formula(dtype, tolerance, decay, monke
     assert not by_kernel.first[3].any()
 
 
-def test_without_numba_the_formula_runs(monkeypatch):
+def test_without_a_compiler_the_formula_runs(monkeypatch):
     monkeypatch.setenv("GNPOOL_BACKEND", "reference")
     assert StackedOptimizer(SETTINGS, torch.zeros(5, dtype=torch.int64), torch.zeros(4, 5)).kernel is None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -27,7 +26,7 @@ class StackedOptimizer:
 
     with :math:`c_i = 1 - \beta_i^t` for Adam. RMSprop is :math:`\beta_1 = 0`, :math:`\beta_2 = \alpha`,
     :math:`c_i = 1`. Every constant is a column, one value a replica; nothing here reads a value back from the device,
-    so that a CUDA graph can hold the step. On the CPU one kernel takes it, where Numba has kernels.
+    so that a CUDA graph can hold the step. One kernel takes it where Numba serves the CPU, or Triton the GPU.
     """
 
     def __init__(self, settings: Sequence[Setting], group_of_column: Tensor, like: Tensor) -> None:
@@ -50,7 +49,7 @@ class StackedOptimizer:
         self.steps = torch.zeros((), dtype=torch.float64, device=like.device)
         self.first = torch.zeros_like(like)
         self.second = torch.zeros_like(like)
-        self.kernel = _cpu_kernel() if like.device.type == "cpu" else None
+        self.kernel = _kernel(like.device)
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint must hold, by name; the tensors themselves."""
@@ -63,9 +62,7 @@ class StackedOptimizer:
         self.steps.add_(1)
         if self.kernel is not None:
             tensors = [flat, gradient.contiguous(), norm, alive, self.first, self.second, self.rate, self.decay]
-            tensors += [self.adam, self.beta1, self.beta2, self.eps, self.clip, self.scale, self.steps]
-            at = tuple(0 if tensor is None else tensor.data_ptr() for tensor in tensors)
-            self.kernel((*at, *flat.shape), (np.float64 if dtype == torch.float64 else np.float32)(CLIP_EPS))
+            self.kernel(*tensors, self.adam, self.beta1, self.beta2, self.eps, self.clip, self.scale, self.steps)
             return
         if self.clips:
             gradient = gradient * (self.clip / (norm + CLIP_EPS)).clamp(max=1.0)
@@ -84,10 +81,29 @@ class StackedOptimizer:
             torch.where(alive, new, old, out=old)
 
 
-def _cpu_kernel() -> Any:
-    """The step as a kernel of Numba's, if that is what serves the CPU."""
-    if kernels("cpu").__name__ != "gnpool.ops.cpu":
-        return None
+def _kernel(device: torch.device) -> Callable[..., None] | None:
+    """The step as one kernel, a function of its tensors in order, if a compiler serves the device."""
+    name = kernels(device.type).__name__
+    if name == "gnpool.ops.cpu":
+        return _numba_step
+    return _triton_step if name == "gnpool.ops.cuda" else None
+
+
+def _numba_step(flat: Tensor, *tensors: Tensor | None) -> None:
     from gnpool.training.optimizer_cpu import step_kernel  # Numba is optional
 
-    return step_kernel
+    at = tuple(0 if tensor is None else tensor.data_ptr() for tensor in (flat, *tensors))
+    step_kernel((*at, *flat.shape), (np.float64 if flat.dtype == torch.float64 else np.float32)(CLIP_EPS))
+
+
+def _triton_step(flat: Tensor, *tensors: Tensor | None) -> None:
+    from gnpool.ops.cuda_launch import cdiv, launch
+    from gnpool.training.optimizer_cuda import BLOCK, step_kernel  # Triton is optional
+
+    arguments = [flat if tensor is None else tensor for tensor in tensors]  # no decay: a pointer that is not touched
+    arguments = [tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor for tensor in arguments]
+    R, P = flat.shape
+    launch(
+        step_kernel, (R, cdiv(P, BLOCK)), flat, *arguments, P, CLIP_EPS=CLIP_EPS, HAS_DECAY=tensors[6] is not None,
+        BLOCK=BLOCK, num_warps=4,
+    )  # fmt: skip
