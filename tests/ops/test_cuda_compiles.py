@@ -13,9 +13,9 @@ from triton.backends.compiler import GPUTarget
 from gnpool.ops import cuda_backward, cuda_kernels, cuda_math
 
 TYPES = {"p": "*fp64", "q": "*fp64", "eps": "fp32"}
-TYPES |= dict.fromkeys(("S", "E", "D", "chunks", "blocks", "rows", "width", "stats", "CHUNK", "STEPS", "ROWS"), "i32")
+TYPES |= dict.fromkeys(("S", "E", "D", "chunks", "blocks", "rows", "width", "stats", "CHUNK", "STEPS"), "i32")
 TYPES |= dict.fromkeys(("ptr", "col", "eid", "row", "starts"), "*i64") | {"flags": "*i32", "totals": "*fp64"}
-SIZES = {"BR": 4, "BD": 64, "BLOCK": 128, "DIGITS": 40}
+SIZES = {"BR": 4, "BD": 64, "BLOCK": 128, "ROWS": 64, "DIGITS": 40}
 for flag, x in itertools.product((False, True), ("*fp32", "*bf16")):
     names = ("RELU", "DENORMAL", "HAS_COL", "HAS_W", "HAS_EID", "NEED_X", "NEED_W", "SHARED", "EVEN")
     constants = SIZES | {"R": 2 if flag else 1} | dict.fromkeys(names, flag)

@@ -23,7 +23,7 @@ SAFE = 1e-30
 PROGRAMS, ENOUGH = 16_384, 1_024
 #: One warp a program.
 WARP = {"num_warps": 1, "maxnreg": 64}
-#: Segments that one program packs, or takes the range of, where there are enough of them.
+#: Segments that one program packs.
 ROWS = 64
 
 #: Values per edge and channel from which two launches more are worth a backward pass without powers per edge.
@@ -161,11 +161,10 @@ def pool_bwd(
             shared = weight is None and E * D >= SHARED_FROM
             units, fits = _shared_unit(extreme, p, blocks.BD) if shared else (p, p)
             pack = torch.empty_like(extreme)
-            each = _each(S, columns, ROWS)
-            sums = x.new_empty((cdiv(S, each), 2, D), dtype=torch.float32)
+            sums = x.new_empty((cdiv(S, ROWS), 2, D), dtype=torch.float32)
             launch(
                 cuda_backward.pack_kernel, (sums.size(0), columns), grad, ptr, p, y, extreme, scale, slope, units, fits,
-                pack, sums, S, D, each, SHARED=shared, BR=8, BD=blocks.BD, num_warps=4,
+                pack, sums, S, D, SHARED=shared, ROWS=ROWS, BR=8, BD=blocks.BD, num_warps=4,
             )  # fmt: skip
             t_ptr = t_ptr.contiguous()
             weight, t_row, t_eid = _lists(weight, t_row, t_eid)
@@ -192,23 +191,18 @@ def _shared_unit(extreme: Tensor, p: Tensor, channels: int) -> tuple[Tensor, Ten
     """A unit of measure for each channel, and whether it serves each block of channels."""
     S, D = extreme.shape
     columns = cdiv(D, channels)
-    each = _each(S, columns, 4 * ROWS)
+    each = 4 * ROWS if S * columns > 4 * ROWS * ENOUGH else ROWS // 2  # segments that a program looks at
     rows = cdiv(S, each)
     ranges, units = extreme.new_empty((rows, 2, D)), extreme.new_empty(D)
     flags = torch.empty(columns, dtype=torch.int32, device=extreme.device)
-    launch(cuda_backward.range_kernel, (rows, columns), extreme, ranges, S, D, each, BR=16, BD=channels, num_warps=4)
+    launch(
+        cuda_backward.range_kernel, (rows, columns), extreme, ranges, S, D, ROWS=each, BR=16, BD=channels, num_warps=4
+    )
     launch(
         cuda_backward.unit_kernel, (columns,), ranges, p, units, flags, rows, D, DIGITS=SHARED_DIGITS, BR=32,
         BD=channels, num_warps=8,
     )  # fmt: skip
     return units, flags
-
-
-def _each(S: int, columns: int, most: int) -> int:
-    """Segments for one program: ``most``, or fewer where there would not be enough programs."""
-    while most > 16 and cdiv(S, most) * columns < ENOUGH:
-        most //= 2
-    return most
 
 
 def _total(sums: Tensor) -> Tensor:

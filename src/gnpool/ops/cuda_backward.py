@@ -51,9 +51,9 @@ def _slope_of(b_z, b_scale, b_M, b_inverse, b_g, b_power, b_still, eps, RELU: tl
 
 
 @triton.jit
-def _quick_unit(b_M, b_power, HALF: tl.constexpr):
+def _quick_unit(b_M, b_inverse, b_power, HALF: tl.constexpr):
     """What :func:`_quick_slope_of` needs of M: its inverse; in half precision its part of the exponent."""
-    return -b_power * log2(b_M) if HALF else 1.0 / b_M
+    return -b_power * log2(b_M) if HALF else b_inverse
 
 
 @triton.jit
@@ -122,12 +122,12 @@ def pool_bwd_kernel(
             n = stop - begin
             b_dq -= tl.where(n > 1, b_grad * b_y * tl.log2(tl.maximum(n, 1).to(tl.float32)) * LN2, 0.0)
         if NEED_X:
-            b_extreme = tl.load(extreme + o_s, mask=m_s, other=1.0)
+            b_scale, b_M, b_inverse = unit_of(tl.load(extreme + o_s, mask=m_s, other=1.0), DENORMAL)
             b_g = b_grad * tl.load(scale + o_s, mask=m_s, other=0.0)
-            quick = moderate & _all_finite(b_extreme, m_d)
+            quick = moderate & _all_finite(b_M, m_d)
             rest = e
             if quick:
-                b_unit = _quick_unit(b_extreme, b_power, HALF)
+                b_unit = _quick_unit(b_M, b_inverse, b_power, HALF)
                 for k in range(e, stop - (BR * R - 1), BR * R):
                     _quick_slopes(
                         x, col, grad_x, k, stop, o_d, m_d, D, b_unit, b_g, b_power, b_still, eps, RELU, HALF, HAS_COL,
@@ -140,7 +140,6 @@ def pool_bwd_kernel(
                         HAS_COL, BR, R, False,
                     )  # fmt: skip
             else:
-                b_scale, b_M, b_inverse = unit_of(b_extreme, DENORMAL)
                 for k in range(e, stop, R):
                     b_z, o_x, m, _, _ = rows(x, col, k, stop, o_d, m_d, D, R, HAS_COL, False)
                     b_d = _slope_of(
@@ -155,8 +154,8 @@ def pool_bwd_kernel(
     tl.store(sums + o_sum + D, b_dq, mask=m_d)
 
 
-@triton.jit(do_not_specialize=["S", "ROWS"])
-def range_kernel(extreme, ranges, S, D, ROWS, BR: tl.constexpr, BD: tl.constexpr):
+@triton.jit(do_not_specialize=["S"])
+def range_kernel(extreme, ranges, S, D, ROWS: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr):
     """ranges (blocks of rows, 2, D): the least and the largest M of the segments that have one."""
     i_rows, i_block = tl.program_id(0), tl.program_id(1)
     o_d = i_block * BD + tl.arange(0, BD)
@@ -197,9 +196,9 @@ def unit_kernel(ranges, p, units, flags, blocks, D, DIGITS: tl.constexpr, BR: tl
     tl.store(flags + i_block, tl.min((m_fits | ~m_d).to(tl.int32), axis=0))
 
 
-@triton.jit(do_not_specialize=["S", "ROWS"])
+@triton.jit(do_not_specialize=["S"])
 def pack_kernel(
-    grad, ptr, p, y, extreme, scale, slope, units, flags, pack, sums, S, D, ROWS, SHARED: tl.constexpr,
+    grad, ptr, p, y, extreme, scale, slope, units, flags, pack, sums, S, D, SHARED: tl.constexpr, ROWS: tl.constexpr,
     BR: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """Neighbours: pack (S, D) = grad * C, in the shared unit where one serves; sums (blocks, 2, D) as above."""

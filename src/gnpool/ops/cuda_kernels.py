@@ -65,37 +65,30 @@ def _exponents(p, q, o_d, m_d):
 
 
 @triton.jit
-def _finish(b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, n, HALF: tl.constexpr):
+def _finish(b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, n):
     """y, M, C and dy/dp of a whole segment of n entries; T is the sum of 2^t t.
 
     The exponent of 2 in y is log2(A) / p - q log2(n). It is carried as a pair of float32, so that no digit is lost to
-    its size, and split into a whole number and a fraction in the end. Half precision has no such digits.
+    its size, and split into a whole number and a fraction in the end.
     """
-    b_over_A = reciprocal(b_A)
-    if HALF:
-        b_log = b_i * log2(b_A)
-        b_power = exp2(b_log - b_q_high * log2(tl.maximum(n, 1).to(tl.float32)))
-        b_y = b_M * b_power
-        b_C = b_power * b_over_A
-    else:
-        b_whole, b_rest = _split(b_A)
-        n_whole, n_rest = _split(tl.maximum(n, 1).to(tl.float32))
-        b_high = b_whole * b_i
-        b_low = tl.fma(b_whole, b_i, -b_high) + b_whole * b_i_low + b_rest * b_i
-        b_size = n_whole * b_q_high
-        b_size_low = tl.fma(n_whole, b_q_high, -b_size) + n_whole * b_q_low + n_rest * b_q_high
-        b_sum = b_high - b_size
-        b_back = b_sum - b_high
-        b_lost = (b_high - (b_sum - b_back)) - (b_size + b_back)
-        b_int = tl.floor(b_sum)
-        b_fraction = (b_sum - b_int) + (b_low - b_size_low + b_lost)
+    b_whole, b_rest = _split(b_A)
+    n_whole, n_rest = _split(tl.maximum(n, 1).to(tl.float32))
+    b_high = b_whole * b_i
+    b_low = tl.fma(b_whole, b_i, -b_high) + b_whole * b_i_low + b_rest * b_i
+    b_size = n_whole * b_q_high
+    b_size_low = tl.fma(n_whole, b_q_high, -b_size) + n_whole * b_q_low + n_rest * b_q_high
+    b_sum = b_high - b_size
+    b_back = b_sum - b_high
+    b_lost = (b_high - (b_sum - b_back)) - (b_size + b_back)
+    b_int = tl.floor(b_sum)
+    b_fraction = (b_sum - b_int) + (b_low - b_size_low + b_lost)
 
-        b_half = tl.floor(0.5 * b_int)  # in two steps: they overflow only if the result does
-        b_power, b_first, b_second = exp2(b_fraction), exp2(b_half), exp2(b_int - b_half)
-        b_y = b_M * b_first * b_power * b_second
-        b_C = b_power * b_first * b_second * b_over_A
-        b_log = b_high + b_low
-    b_tilt = b_T * b_over_A * b_i - b_log
+    b_half = tl.floor(0.5 * b_int)  # in two steps: they overflow only if the result does
+    b_power, b_first, b_second = exp2(b_fraction), exp2(b_half), exp2(b_int - b_half)
+    b_over_A = reciprocal(b_A)
+    b_y = b_M * b_first * b_power * b_second
+    b_C = b_power * b_first * b_second * b_over_A
+    b_tilt = b_T * b_over_A * b_i - (b_high + b_low)
     b_slope = tl.where((b_i == 0) | (b_tilt == 0), 0.0, b_y * b_i * (b_tilt * LN2))
 
     b_dead = b_A == 0
@@ -285,10 +278,7 @@ def pool_fwd_kernel(
                 R, BD, HAS_COL, HAS_W, HAS_EID,
             )  # fmt: skip
         if (s < last) & (begin == e):
-            b_y, b_M, b_C, b_slope = _finish(
-                b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, stop - begin,
-                x.dtype.element_ty.primitive_bitwidth == 16,
-            )  # fmt: skip
+            b_y, b_M, b_C, b_slope = _finish(b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, stop - begin)
             o_out = s * D + o_d
             tl.store(y + o_out, b_y, mask=m_d)
             if stats > 0:
@@ -339,7 +329,7 @@ def merge_fwd_kernel(
             b_T += tl.sum(b_Ts, axis=0)
             b_key = b_new
         n = tl.load(ptr + first + 1) - begin
-        b_y, b_M, b_C, b_slope = _finish(b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, n, False)
+        b_y, b_M, b_C, b_slope = _finish(b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, n)
         o_out = first * D + o_d
         tl.store(y + o_out, b_y, mask=m_d)
         if stats > 0:
