@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 from gnpool import Batches, Setting, fit_many
 from gnpool.models import GraphNet, NodeNet, SetNet
 from gnpool.tasks import get_task
-from gnpool.training.cuda_graph import _recording_stream, own_stream
+from gnpool.training.cuda_graph import own_stream, record
 from tests.training.problems import Net, graphs, squared
 
 pytestmark = pytest.mark.skipif(
@@ -143,11 +144,29 @@ def test_a_model_that_cannot_be_recorded_runs_without() -> None:
         fit_many(Waiting, batches, squared, SETTINGS[0], **options, cuda_graph=True)
 
 
-def test_the_recording_stream_is_nobody_elses() -> None:
-    """torch hands out its streams again and again; work on a stream that is recorded would not be done."""
-    device = torch.device("cuda", torch.cuda.current_device())
-    recording = _recording_stream(device.index)
-    assert recording.priority < 0
-    for _ in range(70):
+def test_graphs_of_several_threads_spoil_nothing() -> None:
+    """Long, narrow products are cut, and their parts put together in a workspace: each thread must have its own."""
+    device = torch.device("cuda")
+
+    def weights_after(seed: int, replays: int) -> torch.Tensor:
+        generator = torch.Generator(device).manual_seed(seed)
+        x = torch.randn(300_000, 16, device=device, generator=generator)
+        target = torch.randn(300_000, 16, device=device, generator=generator)
+        weight = torch.zeros(16, 16, device=device, requires_grad=True)
+
+        def step() -> None:
+            (slope,) = torch.autograd.grad((x @ weight - target).square().mean(), weight)
+            with torch.no_grad():
+                weight.sub_(slope)
+
         with own_stream(device):
-            assert torch.cuda.current_stream() != recording
+            replay = record(step, device)
+            for _ in range(replays):
+                replay()
+        return weight.detach()
+
+    alone = [weights_after(seed, 300) for seed in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        together = list(pool.map(functools.partial(weights_after, replays=300), range(6)))
+    for expected, got in zip(alone, together, strict=True):
+        torch.testing.assert_close(got, expected, rtol=0, atol=0)

@@ -205,6 +205,22 @@ class TestResume:
             fit_many(Net, TRAIN, squared, RATES, **options),
         )
 
+    @pytest.mark.parametrize("kind", ["gnp", "batch_norm", "dropout"])
+    @pytest.mark.parametrize("stop", [1, 2, 5, 8, 10])
+    def test_check_ends_it_before_a_step(self, tmp_path, kind, stop):
+        looks = []
+
+        def check():
+            looks.append(1)
+            if len(looks) == stop:
+                raise self.InterruptError
+
+        options = {"make_model": lambda: Net(kind), "unit": 3, "workers": 1, "epochs": 2, "batch_size": 5}
+        with pytest.raises(self.InterruptError):
+            fit(**options, checkpoint=tmp_path, check=check)
+        assert len(looks) == stop  # what was still to begin is not begun
+        assert_same(fit(**options, checkpoint=tmp_path, check=check), fit(**options))
+
     def test_of_a_finished_study_trains_nothing(self, tmp_path):
         first = fit(checkpoint=tmp_path)
         seen = []

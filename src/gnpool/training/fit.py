@@ -62,6 +62,7 @@ def fit_many(
     cuda_graph: bool | None = None,
     checkpoint: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
+    check: Callable[[], None] | None = None,
     engine: Engine | None = None,
 ) -> Fit:
     r"""Trains one model under many settings and seeds, all at once.
@@ -103,6 +104,8 @@ def fit_many(
         checkpoint (str or Path, optional): A folder. Every unit saves its state there about twice a minute and when
             it is interrupted, and goes on from what it finds: the result is the same as without interruption.
         progress (callable, optional): Called with a :class:`Progress` after every epoch of a unit.
+        check (callable, optional): Called before every step, from any thread, or with a cluster whenever a unit
+            reports; what it raises ends the training as Ctrl-C does.
         engine (Engine, optional): Who trains the units: a :class:`~gnpool.engine.RayEngine` sends each to its cluster,
             with everything that is passed here, and calls ``progress`` twice a second at most. (default: this process)
 
@@ -165,15 +168,27 @@ def fit_many(
 
     def train(number: int, tell: Callable[[Progress], None], stopped: Callable[[], bool], saver: _Saver | None) -> None:
         unit = units[number]
+
+        def leave() -> bool:
+            if check is not None:
+                check()
+            return stopped()
+
         if not engine.remote:
-            _advance(unit, number, len(units), tell, stopped, saver)
+            _advance(unit, number, len(units), tell, leave, saver)
         elif int(unit.epoch) < epochs:
             data = (engine.share(study.batches), engine.share(study.validation))
             alone = dataclasses.replace(study, batches=None, validation=None)
             place = (unit.runs, number, len(units), unit.state())
             unit.load_state(engine.call(distant_unit, alone, *data, *place, caller=Caller(stopped, tell)))
 
-    _run_units(units, train, workers, None if checkpoint is None else Path(checkpoint), progress)
+    def report(where: Progress) -> None:
+        if check is not None:
+            check()
+        if progress is not None:
+            progress(where)
+
+    _run_units(units, train, workers, None if checkpoint is None else Path(checkpoint), report)
     return Fit(units)
 
 
@@ -226,15 +241,14 @@ def _run_units(
     train: Callable[[int, Callable[[Progress], None], Callable[[], bool], _Saver | None], None],
     workers: int,
     folder: Path | None,
-    progress: Callable[[Progress], None] | None,
+    progress: Callable[[Progress], None],
 ) -> None:
     """Run all units, ``workers`` at a time; whatever ends it early, each unit stops between two steps and saves."""
     stop, lock = threading.Event(), threading.Lock()
 
     def tell(where: Progress) -> None:
-        if progress is not None:
-            with lock:
-                progress(where)
+        with lock:
+            progress(where)
 
     def run(number: int) -> None:
         saver = None if folder is None else _Saver(units[number], folder / f"unit{number:04d}.safetensors")
