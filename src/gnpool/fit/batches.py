@@ -35,7 +35,7 @@ class FlatBatches(Batches):
         self.values = {"x": x}
         if y is not None:
             self.levels["y"], self.values["y"] = table.level, y
-        self.edges = torch.zeros(self.count, dtype=torch.long)
+        self.edges = torch.zeros_like(self.nodes)
         if table.edge_index is not None:
             self._add_edges(table, loops)
         self.first_edge = _starts(self.edges)

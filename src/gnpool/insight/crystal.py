@@ -120,11 +120,11 @@ class CrystalAggregation(NeighborAggregation):
         parts = [(part.inputs.start, part.inputs.stop, names[part.name]) for part in kept]
         mix = None
         if layer.mix is not None:
-            columns = torch.cat([torch.arange(part.outputs.start, part.outputs.stop) for part in kept])
-            mix = torch.nn.Linear(len(columns), layer.mix.out_features, bias=bias and layer.mix.bias is not None)
-            mix = mix.to(layer.mix.weight.device, layer.mix.weight.dtype)
+            columns = [column for part in kept for column in range(part.outputs.start, part.outputs.stop)]
+            biased, weight = bias and layer.mix.bias is not None, layer.mix.weight
+            mix = torch.nn.Linear(len(columns), len(weight), biased, device=weight.device, dtype=weight.dtype)
             with torch.no_grad():
-                mix.weight.copy_(layer.mix.weight[:, columns.to(layer.mix.weight.device)])
+                mix.weight.copy_(weight[:, columns])
                 if mix.bias is not None:
                     mix.bias.copy_(layer.mix.bias)
         return cls(layer.channels, parts, layer.nonneg, mix)

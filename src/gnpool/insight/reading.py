@@ -192,5 +192,6 @@ def _shares(layer: GNPAggregation, parts: list[Branch], calls: list[Call]) -> di
 def _column_weight(layer: GNPAggregation, part: Branch) -> Tensor:
     """How much each pooled channel matters for what comes after."""
     if layer.mix is None:
-        return torch.ones(part.outputs.stop - part.outputs.start, dtype=torch.float64)
+        device = next(layer.parameters()).device
+        return torch.ones(part.outputs.stop - part.outputs.start, dtype=torch.float64, device=device)
     return layer.mix.weight.detach().double()[:, part.outputs].square().sum(0)

@@ -93,14 +93,15 @@ class Batches:
         self.seed = seed
         self.sorted_edges = sorted_edges
         self.count = len(graphs)
-        self.nodes = torch.tensor([_num_nodes(graph) for graph in graphs])
+        self.nodes = torch.tensor([_num_nodes(graph) for graph in graphs], device="cpu")
         self.has_edges = EDGES in graphs[0]
-        self.edges = torch.tensor([graph[EDGES].size(1) if EDGES in graph else 0 for graph in graphs])
+        counts = [graph[EDGES].size(1) if EDGES in graph else 0 for graph in graphs]
+        self.edges = torch.tensor(counts, device="cpu")
         self.levels = {
             name: self._level(name, graphs) for name in graphs[0].to_dict() if self._is_data(name, graphs[0])
         }
         parts = {name: [graph[name] for graph in graphs] for name in self.levels}
-        self.values = {name: torch.cat(values, dim=_edge_dim(name)) for name, values in parts.items()}
+        self.values = {name: torch.cat(values, dim=_edge_dim(name)).cpu() for name, values in parts.items()}
         self.first_node = _starts(self.nodes)
         self.first_edge = _starts(self.edges)
         self.max_nodes = int(self.nodes.max())
@@ -115,7 +116,7 @@ class Batches:
         source, destination = self.values[EDGES]
         low, high = (int(bound) for bound in self.values[EDGES].aminmax()) if source.numel() else (0, 0)
         span = high - low + 1
-        graph = torch.repeat_interleave(torch.arange(self.count) * span - low, self.edges)
+        graph = torch.repeat_interleave(torch.arange(self.count, device="cpu") * span - low, self.edges)
         arrival = graph + destination
         if not _is_sorted(arrival, source):
             order = source.argsort(stable=True)
@@ -136,7 +137,7 @@ class Batches:
             return "edge"
         if any(name not in graph for graph in graphs):
             raise ValueError(f"Batches: every graph must have '{name}', as the first one does")
-        rows = torch.tensor([graph[name].size(0) if graph[name].dim() else -1 for graph in graphs])
+        rows = torch.tensor([graph[name].size(0) if graph[name].dim() else -1 for graph in graphs], device="cpu")
         edge_first = "edge" in name
         for level, sizes in (
             ("edge", self.edges if edge_first else None),
@@ -190,7 +191,7 @@ class Batches:
             fields[EDGES] = sorted_edge_index(fields[EDGES], int(nodes.sum()), order)
         return Batch(
             **fields,
-            batch=torch.repeat_interleave(torch.arange(len(graphs)), nodes),
+            batch=torch.repeat_interleave(torch.arange(len(graphs), device="cpu"), nodes),
             ptr=torch.cat([_starts(nodes), nodes.sum()[None]]),
             batch_size=len(graphs),
             max_nodes=self.max_nodes,
@@ -240,4 +241,5 @@ def _starts(counts: Tensor) -> Tensor:
 
 def _ranges(first: Tensor, counts: Tensor) -> Tensor:
     """The numbers first[k], first[k] + 1, ... (counts[k] of them), for all k end to end."""
-    return torch.repeat_interleave(first - _starts(counts), counts) + torch.arange(int(counts.sum()))
+    steps = torch.arange(int(counts.sum()), device=counts.device)
+    return torch.repeat_interleave(first - _starts(counts), counts) + steps

@@ -34,16 +34,17 @@ class StackedOptimizer:
             return torch.tensor(values, dtype=dtype, device=like.device)[:, None]
 
         adam = [s.optimizer == "adam" for s in settings]
-        rates = torch.tensor([[s.rates[group] for group in GROUPS] for s in settings], dtype=torch.float64)
-        decayed = torch.tensor([group == "rest" for group in GROUPS])[group_of_column]
+        rates = like.new_tensor([[s.rates[group] for group in GROUPS] for s in settings], dtype=torch.float64)
+        decayed = like.new_tensor([group == "rest" for group in GROUPS], dtype=torch.bool)
+        group_of_column = group_of_column.to(like.device)
         self.adam = column(adam, torch.bool)
         self.beta1 = column([s.betas[0] if a else 0.0 for s, a in zip(settings, adam, strict=True)])
         self.beta2 = column([s.betas[1] if a else s.alpha for s, a in zip(settings, adam, strict=True)])
         self.eps = column([s.eps for s in settings]).to(like.dtype)
         self.clip = column([math.inf if s.clip is None else s.clip for s in settings]).to(like.dtype)
         self.clips = any(s.clip is not None for s in settings)
-        self.rate = rates[:, group_of_column].to(like.device)  # (R, P)
-        decay = column([s.weight_decay for s in settings]) * decayed.to(like.device)
+        self.rate = rates[:, group_of_column]  # (R, P)
+        decay = column([s.weight_decay for s in settings]) * decayed[group_of_column]
         self.decay = decay.to(like.dtype) if any(s.weight_decay for s in settings) else None
         self.scale = torch.ones((), dtype=torch.float64, device=like.device)  # of all rates, for schedules
         self.steps = torch.zeros((), dtype=torch.float64, device=like.device)

@@ -113,7 +113,7 @@ class Fit:
         """
         parts = [unit.evaluate(batches, dict(metrics), criterion) for unit in self._units]
         scores = {name: torch.cat([part[name].cpu() for part in parts]) for name in metrics}
-        dead = torch.tensor([criterion not in run.best for run in self.runs])
+        dead = torch.tensor([criterion not in run.best for run in self.runs], device="cpu")
         return {name: torch.where(dead, math.nan, score) for name, score in scores.items()}
 
     def __repr__(self) -> str:

@@ -45,7 +45,7 @@ class Stack:
             states.append(_state(seeded(make_model, seed)))
             if _shapes(states[-1]) != _shapes(first):
                 raise ValueError("fit_many: 'make_model' must give modules of one architecture, whatever the seed")
-        places = torch.tensor([distinct.index(seed) for seed in seeds])
+        places = torch.tensor([distinct.index(seed) for seed in seeds], device="cpu")
 
         def stacked(parts: list[Tensor]) -> Tensor:
             return torch.stack(parts).index_select(0, places)
@@ -60,7 +60,7 @@ class Stack:
     def group_of_column(self) -> Tensor:
         """(P,) the optimiser group of each column of ``flat``, as a position in GROUPS."""
         group = {id(p): GROUPS.index(g["name"]) for g in param_groups(self.module, 0.0) for p in g["params"]}
-        return torch.cat([torch.full((p.numel(),), group[id(p)]) for p in self.trained.values()])
+        return torch.cat([torch.full((p.numel(),), group[id(p)], device="cpu") for p in self.trained.values()])
 
     def unflatten(self, row: Tensor) -> dict[str, Tensor]:
         """(P,) -> the parameters of one replica by name. ``split`` has one concatenation as its derivative."""

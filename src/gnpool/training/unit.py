@@ -248,7 +248,7 @@ def _keep_freed_memory() -> None:
     By default glibc gives blocks of a few MiB back to the system, and a quarter of a step is page faults. Freeing one
     large block moves the sizes from which it does so up there, for good. Other allocators take no notice.
     """
-    torch.empty(KEPT_BYTES, dtype=torch.uint8)
+    torch.empty(KEPT_BYTES, dtype=torch.uint8, device="cpu")
 
 
 def _has_dropout(module: torch.nn.Module) -> bool:
