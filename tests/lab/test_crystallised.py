@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from gnpool.engine import StoppedError
 from gnpool.lab import PRESETS, TABLES, Cell, Runner, Table, table_results
 from gnpool.lab.crystallised import crystallised
 from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.stored import find_cell, read_stored, stored_model, stored_models
+from gnpool.lab.studies import Bench, Worker
 from gnpool.lab.tables import (
     CRYSTAL,
     GRAPH_TASKS,
@@ -110,6 +112,45 @@ def test_without_training_only_what_is_stored_is_done(tmp_path: Path, store: Sto
     empty.put(learned.key, scores=learned.scores, tensors=learned.tensors, meta=learned.meta)
     Runner(empty, SMOKE, torch.device("cpu"), jobs=1, train=False).run([small()])
     assert record_of(empty, crystallised(HARMONIC)).scores == record_of(store, crystallised(HARMONIC)).scores
+
+
+class Stop:
+    """Asks to stop from its n-th call on."""
+
+    def __init__(self, after: float = math.inf) -> None:
+        self.after, self.calls = after, 0
+
+    def __call__(self) -> bool:
+        self.calls += 1
+        return self.calls >= self.after
+
+
+def test_stopped_on_the_way_it_goes_on_from_there(tmp_path: Path, store: Store) -> None:
+    star, learned = crystallised(HARMONIC), record_of(store, HARMONIC)
+    expected = record_of(store, star)
+
+    def study(folder: Path, stop: Stop) -> Store:
+        mine = Store(folder)
+        mine.put(learned.key, scores=learned.scores, tensors=learned.tensors, meta=learned.meta)
+        bench = Bench(SMOKE, torch.device("cpu"), "all", 1, stop, lambda report: None)
+        assert Worker(mine, bench).study(0, star, [])
+        return mine
+
+    whole = Stop()
+    study(tmp_path / "whole", whole)
+    for share in (0.1, 0.4, 0.6, 0.9):  # in the crystal of the first seed, and in that of the second
+        folder, first, second = tmp_path / f"{share}", Stop(round(share * whole.calls)), Stop()
+        with pytest.raises(StoppedError):
+            study(folder, first)
+        assert list(folder.glob("checkpoints/*/seed*/*/unit0000.safetensors"))
+        found = record_of(study(folder, second), star)
+        assert second.calls < whole.calls
+        assert found.scores == expected.scores
+        assert found.tensors is not None
+        assert expected.tensors is not None
+        assert found.tensors.keys() == expected.tensors.keys()
+        assert all(torch.equal(value, expected.tensors[name]) for name, value in found.tensors.items())
+        assert not list(folder.glob("checkpoints/*"))
 
 
 def test_reading_of_a_stored_model(store: Store) -> None:

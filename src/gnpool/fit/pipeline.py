@@ -305,6 +305,7 @@ class _Worker:
             self.problem.loss,
             epochs=min(self.epochs, 60),
             device=self.engine.here,
+            checkpoint=None if self.checkpoint is None else self.checkpoint / "crystal",
             progress=progress,
         )
         chosen = crystal.choice

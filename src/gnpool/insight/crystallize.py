@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import functools
+import hashlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -19,6 +21,7 @@ from gnpool.insight.probe import branches_of, gnp_layers
 from gnpool.insight.proposals import Poolings, combinations
 from gnpool.insight.reading import Reading, read
 from gnpool.training import Batches, Setting, evaluate_mean, fit_many, seeded
+from gnpool.training.checkpoint import fingerprint_of
 from gnpool.training.program import Forward, Loss, by_name
 
 LEARNED = "learned GNP"
@@ -117,7 +120,9 @@ def crystallize(
     trials: int = 24,
     finalists: int = 5,
     device: str | torch.device = "cpu",
+    checkpoint: str | Path | None = None,
     progress: Callable[[int, int, str], None] | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Crystal:
     r"""Replaces learned poolings by exact ones, refits the rest, and lets validation decide.
 
@@ -144,8 +149,13 @@ def crystallize(
             (default: ``24``)
         finalists (int, optional): Combinations to refit for longer at most. (default: ``5``)
         device (str or torch.device, optional): Where to refit.
+        checkpoint (str or Path, optional): A folder. Every refit saves its state there about twice a minute, when it
+            is interrupted and when it ends, and goes on from what it finds: the result is the same as without
+            interruption. States of another model are left alone.
         progress (callable, optional): Called with the number of the trial, how many there are at most, and its
             description.
+        check (callable, optional): Called before every trial and every step of a refit, from any thread; what it
+            raises ends the search as Ctrl-C does.
 
     Returns:
         Crystal: The chosen model (in evaluation mode, on the CPU), what was tried and why it was chosen.
@@ -176,7 +186,7 @@ def crystallize(
     validation = validation if isinstance(validation, Batches) else Batches(validation, batch_size, seed=None)
     model = copy.deepcopy(model).cpu().eval()
     call = by_name(model) if forward is None else forward
-    reading = read(model, validation.cut(torch.arange(min(READ_GRAPHS, validation.count))), forward=call)
+    reading = read(model, validation.cut(torch.arange(min(READ_GRAPHS, validation.count), device="cpu")), forward=call)
     keep: Poolings = {path: {} for path in reading.layers}
     given = Trial(keep, True, "given", evaluate_mean(model, validation, loss, forward=call))
     wanted = [
@@ -186,10 +196,13 @@ def crystallize(
     ]
     total = len(wanted) + min(finalists, len(wanted)) + 1
     cpu = torch.device(device).type == "cpu"
+    origin = None if checkpoint is None else _weights(model)
 
     def refit(number: int, trial: Trial, stage: str) -> Trial:
         first = stage == "screened"
         length = min(SCREEN_EPOCHS, epochs) if first else epochs
+        if check is not None:
+            check()
         if progress is not None:
             progress(number, total, trial.describe())
         part = _first(validation, SCREEN_GRAPHS) if first else validation
@@ -198,6 +211,7 @@ def crystallize(
         if not any(parameter.requires_grad for parameter in candidate.parameters()):  # nothing to refit
             score = evaluate_mean(candidate, part, loss, forward=call)
             return replace(trial, stage=stage, loss=score, state=candidate.state_dict())
+        name = f"{stage}-{fingerprint_of([origin, trial.poolings, trial.biases])}"
         fit = fit_many(
             make,
             _first(train, SCREEN_GRAPHS if first else graphs),
@@ -211,6 +225,8 @@ def crystallize(
             device=device,
             cuda_graph=False if first else None,  # recording takes longer than a first look
             vectorize=False if cpu else None,  # vmap over few runs costs more than it saves
+            checkpoint=None if checkpoint is None else Path(checkpoint) / name,
+            check=check,
         )
         best = fit.best()
         trial = replace(trial, stage=stage, setting=best.setting, failed=best.failed)
@@ -239,6 +255,14 @@ def crystallize(
         chosen.load_state_dict(choice.state)
     rest = [trial for trial in screened if not any(_same(trial, other) for other in tried)]
     return Crystal(chosen.eval(), (*tried, *rest), choice, reason, reading)
+
+
+def _weights(model: torch.nn.Module) -> str:
+    """A checksum: refits of equal networks that were trained differently begin elsewhere."""
+    digest = hashlib.sha256()
+    for value in (*model.parameters(), *model.buffers()):
+        digest.update(value.detach().double().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _keeps_width(model: torch.nn.Module, poolings: Poolings) -> bool:

@@ -7,6 +7,7 @@ import functools
 import math
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -37,26 +38,22 @@ def crystallise(
     learned: Record,
     *,
     device: torch.device,
+    checkpoint: Path,
     progress: Callable[[float], None],
     check: Callable[[], None],
 ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
     """Crystallise the models that the validation loss chose, seed by seed: scores, tensors and meta data for the store.
 
     It sees the training and validation data of the recipe. Node tasks run on ``device``, all others on the CPU: their
-    refits are so short that a GPU would spend its time starting. ``check`` is called before every step on a CPU, and
-    may raise.
+    refits are so short that a GPU would spend its time starting. Refits keep their states in ``checkpoint`` and go on
+    from there. ``check`` is called before every step, and may raise to stop.
     """
     node = recipe.spec.level == "node"
     device = device if node else torch.device("cpu")
     longer = {**NODE, "epochs": max(20, round(NODE_EPOCHS * preset.epochs_of(recipe.spec)))}
     options = {**(longer if node else {}), **(SMOKE if preset.name == "smoke" else {}), "device": device}
-    began, task = time.monotonic(), recipe.spec
+    began, loss = time.monotonic(), recipe.spec.loss
     train, validation = recipe.batches("train", preset), recipe.batches("val", preset)
-
-    def loss(prediction: Tensor, batch: Any) -> Tensor:
-        check()
-        return task.loss(prediction, batch)
-
     chosen, crystals = learned.scores["chosen"]["loss"], []
     tensors: dict[str, Tensor] = {}
     models = chosen_models(recipe.base, Exam(), learned, "loss")
@@ -65,8 +62,8 @@ def crystallise(
             crystals.append({"seed": seed, "poolings": {}, "biases": True, "reason": failed})
             continue
         tell = functools.partial(_tell, progress, place, len(models))
-        measure = loss if device.type == "cpu" else task.loss
-        found = crystallize(model, train, validation, measure, progress=tell, **options)
+        folder = checkpoint / f"seed{seed}"
+        found = crystallize(model, train, validation, loss, checkpoint=folder, progress=tell, check=check, **options)
         crystals.append(_describe(seed, found))
         tensors |= {f"loss/{seed}/{name}": value for name, value in found.model.state_dict().items()}
     scores = {"chosen": dict.fromkeys(CRITERIA, chosen), "crystals": crystals}

@@ -84,13 +84,17 @@ def training_unit(
     """The unit of :meth:`Bench.train`."""
     if device.type == "cpu":
         torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
+    assert caller.checkpoint is not None
     if learned is not None:
-
-        def advance(fraction: float) -> None:
-            caller.check()
-            caller.tell(Report(number, fraction))
-
-        return crystallise(recipe, preset, learned, device=device, progress=advance, check=caller.check)
+        return crystallise(
+            recipe,
+            preset,
+            learned,
+            device=device,
+            checkpoint=caller.checkpoint,
+            progress=lambda fraction: caller.tell(Report(number, fraction)),
+            check=caller.check,
+        )
     epochs = preset.epochs_of(recipe.spec)
     seen: dict[int, int] = {}  # epochs done by work unit of the fit at hand
     lowest = math.inf
@@ -103,7 +107,6 @@ def training_unit(
         fraction = sum(seen.values()) / (epochs * step.units)
         caller.tell(Report(number, fraction, lowest if math.isfinite(lowest) else None))
 
-    assert caller.checkpoint is not None
     return train(
         recipe,
         preset,
@@ -121,7 +124,7 @@ def exam_unit(caller: Caller, recipe: Recipe, exam: Exam, trained: Record, prese
     if device.type == "cpu":
         torch.set_num_threads(1)
     began = time.monotonic()
-    scores = examine(recipe, exam, preset, trained, device)
+    scores = examine(recipe, exam, preset, trained, device, caller.check)
     return scores, {}, {**describe_machine(device), "seconds": time.monotonic() - began}
 
 

@@ -54,7 +54,7 @@ def train(
     """Train a recipe: raw scores, tensors and meta data for the store.
 
     ``search`` is ``"all"``: every setting with every seed; or ``"point"``: every setting with the first seed, and the
-    best of them with every seed. ``check`` is called before every step on a CPU, and may raise to stop the training.
+    best of them with every seed. ``check`` is called before every step, and may raise to stop the training.
     """
     began = time.monotonic()
     settings, seeds = list(preset.settings(recipe.space)), list(range(preset.seeds))
@@ -113,15 +113,10 @@ def _fit(
 ) -> Fit:
     task = recipe.spec
     epochs, cpu = preset.epochs_of(task), device.type == "cpu"
-
-    def loss(prediction: Tensor, batch: Any) -> Tensor:
-        check()  # an epoch of many runs takes minutes, and nobody waits that long after Ctrl-C
-        return task.loss(prediction, batch)
-
     return fit_many(
         lambda: recipe.build(recipe.variants[variant]),
         data["train"],
-        loss if cpu else task.loss,
+        task.loss,
         settings,
         seeds=seeds,
         epochs=epochs,
@@ -134,6 +129,7 @@ def _fit(
         vectorize=False if cpu and preset.unit == 1 else None,  # vmap over one run costs twice the run
         checkpoint=checkpoint / f"variant{variant}-{phase}",
         progress=progress,
+        check=check,
     )
 
 
@@ -162,13 +158,19 @@ def _runs(candidate: Candidate) -> list[dict[str, Any]]:
     ]
 
 
-def examine(recipe: Recipe, exam: Exam, preset: Preset, trained: Record, device: torch.device) -> dict[str, Any]:
-    """Raw scores of the chosen models, by what chose them: mean and median over the items of the test, seed by seed."""
+def examine(
+    recipe: Recipe, exam: Exam, preset: Preset, trained: Record, device: torch.device, check: Callable[[], None]
+) -> dict[str, Any]:
+    """Raw scores of the chosen models, by what chose them: mean and median over the items of the test, seed by seed.
+
+    ``check`` is called before every batch, and may raise to stop.
+    """
     task = recipe.spec
     criteria = CRITERIA[:1] if recipe.crystallised else CRITERIA
     models = {criterion: chosen_models(recipe, exam, trained, criterion) for criterion in criteria}
     items: dict[tuple[str, int], list[Tensor]] = {}
     for batch in exam.batches(task, preset):
+        check()
         here = [batch.to(device)]
         for criterion, chosen in models.items():
             for seed, (model, _) in chosen.items():

@@ -1,0 +1,149 @@
+"""Crystallising that is stopped and goes on: the same crystal bit by bit, and nothing refitted twice."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from gnpool import GNPAggregation, Setting, crystallize
+
+GENERATOR = torch.Generator().manual_seed(0)
+ROWS = [torch.rand(3 + k % 5, 2, generator=GENERATOR) + 0.1 for k in range(24)]
+SETS = [Data(x=x, y=x.sum().view(1)) for x in ROWS]
+VALIDATION_BATCHES = 3  # of 8 sets, as in training
+
+
+class StopError(Exception):
+    pass
+
+
+class Net(torch.nn.Module):
+    """Batch norm moves its statistics in every forward pass, so that half a step would leave a trace."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(2)
+        self.pool = GNPAggregation(2, start="sum")
+        self.out = torch.nn.Linear(2, 1)
+
+    def forward(self, x, ptr):
+        return self.out(self.pool(self.norm(x), ptr=ptr))
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    return Net().eval()
+
+
+class Search:
+    """``crystallize`` that counts: how often it looks whether to stop, and how often it computes a loss."""
+
+    def __init__(self, stop=math.inf):
+        self.stop, self.looks, self.losses = stop, 0, 0
+
+    def __call__(self, checkpoint=None, model=None, **options):
+        settings = [Setting(lr=1e-2, lr_p=1e-2), Setting(lr=1e-3, lr_p=1e-2)]
+        options = {"epochs": 2, "trials": 2, "finalists": 2, "settings": settings, "batch_size": 8} | options
+        return crystallize(
+            network() if model is None else model,
+            SETS,
+            SETS,
+            self.loss,
+            checkpoint=checkpoint,
+            check=self.look,
+            **options,
+        )
+
+    def loss(self, prediction, batch):
+        self.losses += 1
+        return (prediction.view_as(batch.y) - batch.y).square()
+
+    def look(self):
+        self.looks += 1
+        if self.looks == self.stop:
+            raise StopError
+
+
+def assert_same(one, other):
+    assert one.tried == other.tried
+    assert (one.choice, one.reason, one.reading) == (other.choice, other.reason, other.reading)
+    for a, b in zip([one.choice, *one.tried], [other.choice, *other.tried], strict=True):
+        assert a.state.keys() == b.state.keys()
+        assert all(torch.equal(a.state[name], b.state[name]) for name in a.state)
+    weights = other.model.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in one.model.state_dict().items())
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    search = Search()
+    return search, search()
+
+
+def test_it_looks_before_every_trial_and_every_step(undisturbed):
+    search, crystal = undisturbed
+    fits = len(crystal.tried) - 1 + sum(trial.stage == "refitted" and not trial.learned for trial in crystal.tried)
+    assert fits == 4 + 3  # two combinations with and without biases, two of them for longer, and the learned GNP
+    assert search.looks == fits * (1 + 2 * (3 + 1))  # two epochs of three steps; one more look when an epoch ends
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.5, 0.51, 0.52, 0.7, 0.9, 1.0])
+def test_goes_on_where_it_was_stopped(tmp_path, undisturbed, share):
+    whole, expected = undisturbed
+    first, second = Search(stop=max(1, round(share * whole.looks))), Search()
+    with pytest.raises(StopError):
+        first(tmp_path)
+    assert_same(second(tmp_path), expected)
+    assert first.losses + second.losses == whole.losses + VALIDATION_BATCHES  # the model as given is measured again
+    assert {path.name for path in tmp_path.glob("*/*")} == {"unit0000.safetensors"}
+
+
+def test_stopped_again_and_again(tmp_path, undisturbed):
+    whole, expected = undisturbed
+    crystal, runs = None, 0
+    while crystal is None:
+        runs += 1
+        search = Search(stop=12)
+        try:
+            crystal = search(tmp_path)
+        except StopError:
+            assert runs < whole.looks
+    assert runs > 3
+    assert_same(crystal, expected)
+
+
+def test_of_a_finished_search_refits_nothing(tmp_path, undisturbed):
+    Search()(tmp_path)
+    again = Search()
+    assert_same(again(str(tmp_path)), undisturbed[1])
+    assert again.losses == VALIDATION_BATCHES
+
+
+def test_another_model_begins_anew(tmp_path, undisturbed):
+    """Equal in every shape; only its weights are others."""
+    Search()(tmp_path)
+    other = Search()
+    assert_same(other(tmp_path, model=network(1)), Search()(model=network(1)))
+    assert other.losses == undisturbed[0].losses
+
+
+def test_another_search_is_refused(tmp_path):
+    Search()(tmp_path)
+    with pytest.raises(ValueError, match="belongs to another study"):
+        Search()(tmp_path, epochs=3)
+
+
+def test_interrupt_from_the_keyboard(tmp_path, undisturbed):
+    def press(number, total, text):
+        if number == 3:
+            raise KeyboardInterrupt
+
+    whole, expected = undisturbed
+    with pytest.raises(KeyboardInterrupt):
+        Search()(tmp_path, progress=press)
+    second = Search()
+    assert_same(second(tmp_path), expected)
+    assert second.losses < whole.losses
