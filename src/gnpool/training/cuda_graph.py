@@ -17,19 +17,25 @@ _HERE = threading.local()  # "recorders" by device, of the block of own_stream t
 
 
 def record(call: Callable[[], None], device: torch.device, warm_up: int = WARM_UP) -> Callable[[], None]:
-    """``call`` as a CUDA graph; what comes back replays it. ``call`` itself runs ``warm_up`` times before."""
-    with _RECORDING, torch.cuda.device(device):
+    """``call`` as a CUDA graph; what comes back replays it. ``call`` itself runs ``warm_up`` times before.
+
+    Unlike :class:`torch.cuda.graph` this waits for no work of other threads, which may have queued seconds of it.
+    """
+    with torch.cuda.device(device):
         recorder = _recorder(torch.cuda.current_device())
         side = recorder.stream
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(warm_up):
                 call()
+            graph = torch.cuda.CUDAGraph()
+            with _RECORDING:
+                graph.capture_begin(capture_error_mode="thread_local")  # other threads may go on with their work
+                try:
+                    call()
+                finally:
+                    graph.capture_end()
         torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        # other threads may go on with their work
-        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
-            call()
 
     def replay(graph: torch.cuda.CUDAGraph = graph, recorder: _Recorder = recorder) -> None:
         graph.replay()
