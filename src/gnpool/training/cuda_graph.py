@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +10,6 @@ import torch
 
 _RECORDING = threading.Lock()  # one at a time in a process
 WARM_UP = 3  # calls before recording, as torch asks for: they compile, allocate and choose algorithms
-AHEAD = 4  # replays that a study queues before it waits for the first of them
 POOL = 32  # streams of one priority that torch hands out in turn, again and again
 _FREE: dict[int, list[torch.cuda.Stream]] = {}  # streams that were recorded on, and may be again
 _MADE: dict[int, set[int]] = {}  # all of them, by their addresses
@@ -40,7 +37,10 @@ def record(call: Callable[[], None], device: torch.device, warm_up: int = WARM_U
                     graph.capture_end()
         torch.cuda.current_stream().wait_stream(side)
 
-    return functools.partial(recorder.replay, graph)
+    def replay(graph: torch.cuda.CUDAGraph = graph, recorder: _Recorder = recorder) -> None:
+        graph.replay()
+
+    return replay
 
 
 class _Recorder:
@@ -56,18 +56,6 @@ class _Recorder:
     def __init__(self, device: int) -> None:
         self.home = _FREE.setdefault(device, [])
         self.stream = self.home.pop() if self.home else _new_stream(device)
-        self.ends = itertools.cycle([torch.cuda.Event(blocking=True) for _ in range(AHEAD)])
-
-    def replay(self, graph: torch.cuda.CUDAGraph) -> None:
-        """Queue a graph recorded here, when no more than ``AHEAD`` others are queued.
-
-        Where the queue is full the driver lets the thread that launches wait, and all other threads that launch behind
-        it: a study that queued all of an epoch would stop those beside it.
-        """
-        end = next(self.ends)
-        end.synchronize()
-        graph.replay()
-        end.record()
 
     def __del__(self) -> None:
         if hasattr(self, "stream"):
