@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 from torch_geometric.nn import ASAPooling as PygASAPooling
 from torch_geometric.nn import GCNConv, LEConv, SAGPooling, global_max_pool, global_mean_pool
-from torch_geometric.utils import erdos_renyi_graph, to_undirected
 
-from gnpool.models import ASAPClassifier, SAGClassifier, replica_gnp
+from gnpool.models import ASAPClassifier, SAGClassifier
 from gnpool.models.asap_classifier import ASAPooling, LocalExtrema
-from gnpool.models.replica_gnp import gnp, set_range
 from gnpool.models.replicas import Dice, Graphs, GraphStack, Neighbors, dropout, largest, propagate, stack_of_one
 from gnpool.nn import GNPAggregation
+from tests.models.stacks import CHANNELS, neighbors, random_batch
 
-CHANNELS, CLASSES, HIDDEN = 5, 3, 8
-
-
-def random_batch(sizes: tuple[int, ...] = (7, 1, 12, 5), seed: int = 0) -> Batch:
-    torch.manual_seed(seed)
-    graphs = []
-    for n in sizes:
-        edges = to_undirected(erdos_renyi_graph(n, 0.4), num_nodes=n) if n > 1 else torch.empty(2, 0, dtype=torch.long)
-        graphs.append(Data(x=torch.rand(n, CHANNELS, dtype=torch.float64), edge_index=edges, num_nodes=n))
-    return Batch.from_data_list(graphs)
+CLASSES, HIDDEN = 3, 8
 
 
 def double(model: torch.nn.Module) -> torch.nn.Module:
@@ -108,88 +95,6 @@ def test_pygs_leconv_with_the_same_numbers_is_another_function() -> None:
     mine = ours(stack.x, stack.edges)[0]
     assert not torch.allclose(mine, plain(stack.x[0], looped))
     torch.testing.assert_close(mine, le_conv(ours)(stack.x[0], looped))
-
-
-def gnp_layer(p: tuple[float, float], q: tuple[float, float], nonneg: str = "relu") -> GNPAggregation:
-    aggr = GNPAggregation(6, mix=False, nonneg=nonneg).double()
-    aggr.p_pos, aggr.p_neg = p
-    aggr.q_pos, aggr.q_neg = q
-    return aggr
-
-
-def neighbors() -> tuple[Tensor, Neighbors]:
-    torch.manual_seed(4)
-    batch = random_batch((6, 9))
-    x = torch.randn(15, 6, dtype=torch.float64)
-    x[batch.batch == 1] *= 1e-3  # the smallest values of the network are far from the largest
-    x[:6, 5] = -1.0  # a graph without anything above the tolerance in a negative channel
-    return x, stack_of_one(x, batch.edge_index, batch.batch).edges
-
-
-@pytest.mark.parametrize("nonneg", ["relu", "abs"])
-@pytest.mark.parametrize("p", [(1.01, 1.01), (1.7, 1.7), (3.0, 8.0), (20.0, 12.0), (50.0, 50.0)])
-def test_gnp_by_way_of_the_nodes_is_gnp(p: tuple[float, float], nonneg: str) -> None:
-    x, edges = neighbors()
-    aggr = gnp_layer(p, (0.3, -0.6), nonneg)
-    g = torch.randn(15, 6, dtype=torch.float64)
-    results = []
-    for pool in (
-        lambda v: gnp(aggr, v[None], edges)[0],
-        lambda v: aggr(v[edges.col], edges.row, dim_size=15),
-    ):
-        v = x.clone().requires_grad_()
-        y = pool(v)
-        results.append([y, *torch.autograd.grad((y * g).sum(), [v, *aggr.parameters()])])
-    torch.testing.assert_close(*results)
-
-
-@pytest.mark.parametrize("of_weights", [True, False])
-def test_gnp_with_weights_and_their_gradients(of_weights: bool) -> None:
-    x, edges = neighbors()
-    aggr = gnp_layer((2.5, 3.5), (0.5, 0.1))
-    aggr.eps = 0.0  # the tolerance stands in front of the weight here, and behind it there
-    weight = torch.rand(edges.col.numel(), dtype=torch.float64) + 0.05
-    g = torch.randn(15, 6, dtype=torch.float64)
-    results = []
-    for pool in (
-        lambda v, w: gnp(aggr, v[None], edges, w)[0],
-        lambda v, w: aggr(w[:, None] * v[edges.col], edges.row, dim_size=15),
-    ):
-        v, w = x.clone().requires_grad_(), weight.clone().requires_grad_(of_weights)
-        y = pool(v, w)
-        wanted = [v, *aggr.parameters(), *([w] if of_weights else [])]
-        results.append([y, *torch.autograd.grad((y * g).sum(), wanted)])
-    torch.testing.assert_close(*results)
-
-
-@pytest.mark.parametrize("p", [(1.01, 1.01), (1.7, 2.5), (4.0, 4.0)])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_small_exponents_do_with_float32(p: tuple[float, float], weighted: bool) -> None:
-    x, edges = neighbors()
-    aggr = gnp_layer(p, (0.3, -0.6)).float()
-    weight = torch.rand(edges.col.numel()) * (torch.rand(edges.col.numel()) > 0.2) if weighted else None
-    g = torch.randn(15, 6)
-    results = []
-    for largest_p in (50.0, max(p)):
-        set_range(aggr, largest_p)
-        v = x.float().requires_grad_()
-        w = None if weight is None else weight.clone().requires_grad_()
-        y = gnp(aggr, v[None], edges, w)[0]
-        wanted = [v, *aggr.parameters(), *([] if w is None else [w])]
-        results.append([y, *torch.autograd.grad((y * g).sum(), wanted)])
-    assert aggr.narrow
-    torch.testing.assert_close(*results, rtol=2e-4, atol=1e-5)
-
-
-def test_an_edge_of_weight_zero_takes_no_part_and_counts() -> None:
-    x, edges = neighbors()
-    x, aggr = x.abs() + 0.1, gnp_layer((2.0, 2.0), (1.0, 1.0))
-    weight = torch.ones(edges.col.numel(), dtype=torch.float64)
-    lost = edges.row == 3
-    lost &= edges.col != 3
-    weight[lost] = 0.0
-    out = gnp(aggr, x[None], edges, weight)[0, 3]
-    torch.testing.assert_close(out, (x[3] + aggr.eps) / (edges.row == 3).sum())
 
 
 @pytest.mark.parametrize("make", [SAGClassifier, ASAPClassifier])
@@ -303,25 +208,3 @@ def test_dice_do_not_know_who_else_is_there() -> None:
 def test_options_are_checked(make: type[torch.nn.Module], options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make(2, 2, **options)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a compiler")
-def test_the_parts_that_a_gpu_compiles_compile() -> None:
-    """On a CPU, and once for all shapes: what is compiled there is the same code."""
-    torch.compiler.reset()
-    plain = {f.__name__: f.__wrapped__ for f in (replica_gnp.powers, replica_gnp.root, replica_gnp.slopes)}
-    plain["slopes_of_rows"] = replica_gnp.slopes_of_rows.__wrapped__
-    compiled = {name: torch.compile(function, dynamic=True) for name, function in plain.items()}
-    for parts, nodes, channels in ((3, 20, 8), (5, 31, 6), (2, 12, 10)):
-        positive, exponents = channels // 2, torch.tensor([[2.0, -3.0]]).expand(parts, 2).double()
-        for dtype, offset in ((torch.float64, 0.0), (torch.float32, 64.0)):
-            x, count = torch.rand(parts, nodes, channels), torch.rand(parts, nodes, 1, dtype=dtype)
-            found = []
-            for functions in (plain, compiled):
-                power, ratio, centre = functions["powers"](x, exponents, 1e-6, positive, dtype, offset)
-                y = functions["root"](power, exponents, exponents, centre, exponents, count, positive, offset)
-                back = functions["slopes"](x, y, power, count, positive, offset)
-                rows = functions["slopes_of_rows"](x, power, ratio, back[0], 1e-6, positive)
-                found.append([power, ratio, centre, y, *back, *rows])
-            torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)

@@ -49,7 +49,7 @@ CPU_EXAM, GPU_EXAM = 4e-8, 2e-9  # seconds for a graph and model, times the squa
 
 def training_seconds(recipe: Recipe, preset: Preset, search: str, kind: str) -> float:
     """Seconds to train a recipe on one core (``kind`` is ``"cpu"``) or on a GPU that has nothing else to do."""
-    if recipe.crystallised:  # always on the CPU
+    if recipe.crystallised:  # on the CPU, but for node tasks
         return CRYSTAL_SECONDS.get(preset.name, 30.0) * preset.seeds
     task, variants = recipe.spec, len(recipe.variants)
     settings = len(preset.settings(recipe.space))

@@ -73,9 +73,8 @@ class GraphBank:
 
     def stack(self, ids: Ids, on_device: Tensor | None = None) -> GraphStack:
         """The batches ``ids`` (R, G), one row each, -1 where there is no graph; ``on_device`` is the same, if there."""
-        there = (torch.from_numpy(np.ascontiguousarray(ids)).to(self.device) if on_device is None else on_device).view(
-            -1
-        )
+        there = torch.from_numpy(np.ascontiguousarray(ids)).to(self.device) if on_device is None else on_device
+        there = there.reshape(-1)
         real, held = there >= 0, there.clamp(min=0)
         sizes = np.where(ids >= 0, self.nodes[ids], 0)
         graphs = Graphs(sizes, self.device, self.node_counts[held] * real)

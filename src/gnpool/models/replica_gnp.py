@@ -13,35 +13,21 @@ tolerance is applied in front of the weight, and an edge of weight 0 takes no pa
 
 from __future__ import annotations
 
-import functools
 import math
-import os
-import threading
-import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from gnpool.models.replicas import Neighbors, Pattern, affine
+from gnpool.models.replica_edges import EdgePowers, Kind
+from gnpool.models.replicas import Pattern, affine
 from gnpool.nn import GNPAggregation
+from gnpool.ops.registry import kernels
 
 LN2 = math.log(2.0)
 NARROW_P = 4.0  # up to this exponent the range of float32 holds ratios down to 1e-14
 OFFSET = 64.0  # log2 of the largest power in float32: sums stay below its largest number, and more small ones count
-_COMPILING = threading.Lock()
-
-
-class Kind(NamedTuple):
-    """What all rows of one pooling share."""
-
-    positive: int  # channels of the positive branch
-    eps: float
-    p_max: float
-    dtype: torch.dtype  # of the powers
-    offset: float  # log2 of the largest power
 
 
 def gnp(aggr: GNPAggregation, x: Tensor, pattern: Pattern, weight: Tensor | None = None) -> Tensor:
@@ -53,8 +39,14 @@ def gnp(aggr: GNPAggregation, x: Tensor, pattern: Pattern, weight: Tensor | None
     dtype, offset = (torch.float32, OFFSET) if narrow else (torch.float64, 0.0)
     kind = Kind(aggr._widths["pos"], aggr.eps, aggr.p_max, dtype, offset)
     raw = (aggr.raw_p_pos, aggr.raw_p_neg, aggr.raw_q_pos, aggr.raw_q_neg)
-    v = x.abs() if aggr.nonneg == "abs" else x.relu() if aggr.nonneg == "relu" else x
-    y: Tensor = _Gnp.apply(v, *raw, weight, pattern, kind)
+    y: Tensor
+    if kernels(x.device.type).__name__ == "gnpool.ops.cuda":
+        from gnpool.models.replica_cuda import GnpOnCuda  # Triton is optional
+
+        y = GnpOnCuda.apply(x, *raw, weight, pattern, kind, aggr.nonneg)
+    else:
+        v = x.abs() if aggr.nonneg == "abs" else x.relu() if aggr.nonneg == "relu" else x
+        y = _Gnp.apply(v, *raw, weight, pattern, kind)
     return y if aggr.mix is None else affine(aggr.mix, y)
 
 
@@ -63,30 +55,6 @@ def set_range(module: torch.nn.Module, largest_p: float) -> None:
     for part in module.modules():
         if isinstance(part, GNPAggregation):
             part.narrow = largest_p <= NARROW_P
-
-
-def fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, compiled where it runs on a GPU: what it does element by element is then one pass over memory.
-
-    Where it cannot be compiled it runs as it is, with one warning. ``GNPOOL_COMPILE=0`` asks for that.
-    """
-    compiled: list[Callable[..., Any]] = []
-
-    @functools.wraps(function)
-    def call(x: Tensor, *rest: Any) -> Any:
-        if not x.is_cuda or os.environ.get("GNPOOL_COMPILE") == "0":
-            return function(x, *rest)
-        with _COMPILING:
-            if not compiled:
-                compiled.append(torch.compile(function, dynamic=True))
-        try:
-            return compiled[0](x, *rest)
-        except Exception as error:  # of the compiler, of whatever kind
-            warnings.warn(f"{function.__name__} runs operation by operation, which is slower: {error}", stacklevel=2)
-            compiled[0] = function
-            return function(x, *rest)
-
-    return call
 
 
 def _by_channel(values: Tensor, positive: int, channels: int) -> Tensor:
@@ -101,7 +69,6 @@ def _by_branch(values: Tensor, positive: int) -> Tensor:
     return torch.stack([by_channel[:, :positive].sum(1), by_channel[:, positive:].sum(1)], dim=1).double()
 
 
-@fused
 def powers(
     x: Tensor, p: Tensor, eps: float, positive: int, dtype: torch.dtype, offset: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -116,7 +83,6 @@ def powers(
     return torch.where(out, 0.0, (wide * ratio + offset).exp2()), ratio, centre
 
 
-@fused
 def root(
     total: Tensor, p: Tensor, q: Tensor, centre: Tensor, shift: Tensor, log2_count: Tensor, positive: int, offset: float
 ) -> Tensor:
@@ -128,7 +94,6 @@ def root(
     return torch.where(there, (logarithm - by_q * log2_count).exp2(), 0.0)
 
 
-@fused
 def slopes(
     grad: Tensor, y: Tensor, total: Tensor, log2_count: Tensor, positive: int, offset: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -140,7 +105,6 @@ def slopes(
     return pull / safe, _by_branch(by_total, positive), _by_branch(pull * log2_count, positive)
 
 
-@fused
 def slopes_of_rows(
     x: Tensor, power: Tensor, ratio: Tensor, pulled: Tensor, eps: float, positive: int
 ) -> tuple[Tensor, Tensor]:
@@ -167,13 +131,12 @@ class _Gnp(torch.autograd.Function):
         raw = torch.stack([value.expand(parts) for value in (t_pos, t_neg, q_pos, q_neg)], dim=1).double()  # (R, 4)
         size = (1.0 + softplus(raw[:, :2])).clamp(max=kind.p_max)
         p, q = torch.cat([size[:, :1], -size[:, 1:]], dim=1), raw[:, 2:]
-        rows = x.detach()  # or another function would be compiled for rows that ask for a gradient
-        power, ratio, centre = powers(rows, p, kind.eps, kind.positive, kind.dtype, kind.offset)
+        power, ratio, centre = powers(x, p, kind.eps, kind.positive, kind.dtype, kind.offset)
         edges, shift = None, torch.zeros_like(p)
         if weight is None:
             total = pattern.times(power.flatten(0, 1))
         else:
-            edges = _EdgePowers(weight, p, pattern, kind)
+            edges = EdgePowers(weight, p, pattern, kind)
             total, shift = edges.times(power.flatten(0, 1)), edges.centre / p
         total = total.view(parts, -1, channels)
         y = root(total, p, q, centre, shift, pattern.log2_count.to(kind.dtype), kind.positive, kind.offset)
@@ -189,11 +152,11 @@ class _Gnp(torch.autograd.Function):
         pull, by_total, by_count = slopes(grad, y, total, log2_count, positive, kind.offset)
         flat = pull.flatten(0, 1)
         pulled = ctx.pattern.transposed_times(flat) if edges is None else edges.transposed_times(flat)
-        by_x, inner = slopes_of_rows(x.detach(), power, ratio, pulled.view_as(power), kind.eps, positive)
+        by_x, inner = slopes_of_rows(x, power, ratio, pulled.view_as(power), kind.eps, positive)
         by_weight = None
         if edges is not None:
             if ctx.needs_input_grad[5]:
-                by_weight, more = edges.slopes(flat, power.flatten(0, 1), p)
+                by_weight, more = edges.slopes(edges.dots(flat, power.flatten(0, 1)), p)
                 by_weight = by_weight.to(weight.dtype)
             else:
                 logs = edges.log_times(power.flatten(0, 1), p).view_as(pull)
@@ -207,53 +170,3 @@ class _Gnp(torch.autograd.Function):
         of_raw = torch.cat([by_t, -LN2 * by_count], dim=1).to(x.dtype)  # (R, 4)
         columns = [column.reshape(ctx.shape) if ctx.shape else column.sum() for column in of_raw.unbind(1)]
         return by_x, *columns, by_weight, None, None
-
-
-class _EdgePowers:
-    """Powers of the weights of edges, one for each branch, relative to the largest of a network."""
-
-    def __init__(self, weight: Tensor, p: Tensor, pattern: Pattern, kind: Kind) -> None:
-        assert isinstance(pattern, Neighbors)
-        self.pattern, self.positive = pattern, kind.positive
-        self.part = pattern.row // pattern.graphs.width
-        self.there = weight > 0
-        self.log2_weight = torch.where(self.there, weight, 1.0).double().log2()
-        raised = torch.where(self.there[:, None], p[self.part] * self.log2_weight[:, None], -torch.inf)  # (E, 2)
-        index = self.part[:, None].expand_as(raised)
-        centre = torch.full_like(p, -torch.inf).scatter_reduce(0, index, raised, "amax")
-        self.centre = torch.where(centre.isinf(), 0.0, centre)  # (R, 2)
-        self.ratio = raised - self.centre[self.part]  # log2, -inf where an edge takes no part
-        self.values = self.ratio.exp2().to(kind.dtype)
-
-    def _branches(self, x: Tensor) -> list[Tensor]:
-        return [x[:, : self.positive], x[:, self.positive :]]
-
-    def times(self, x: Tensor) -> Tensor:
-        return self._times(x, self.values)
-
-    def transposed_times(self, x: Tensor) -> Tensor:
-        return self._times(x, self.values[self.pattern.mirror])
-
-    def log_times(self, x: Tensor, p: Tensor) -> Tensor:
-        """The powers times the logarithms of the weights they are of, times x."""
-        return self._times(x, (self.values * self._logs(p)).to(x.dtype))
-
-    def _times(self, x: Tensor, values: Tensor) -> Tensor:
-        return torch.cat([self.pattern.times(part, values[:, k]) for k, part in enumerate(self._branches(x))], dim=1)
-
-    def _logs(self, p: Tensor) -> Tensor:
-        return torch.where(self.there[:, None], self.ratio / p[self.part], 0.0)
-
-    def slopes(self, pull: Tensor, power: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradient in the weights (E), and what p gets from their logarithms, (R, 2)."""
-        row, col = self.pattern.row, self.pattern.col
-        dots = torch.stack(
-            [
-                (a.index_select(0, row) * b.index_select(0, col)).sum(1)
-                for a, b in zip(self._branches(pull), self._branches(power), strict=True)
-            ],
-            dim=1,
-        )
-        shares = (self.values * dots).double()  # (E, 2)
-        by_p = torch.zeros_like(p).index_add(0, self.part, shares * self._logs(p))
-        return torch.where(self.there, shares.sum(1) / self.log2_weight.exp2(), 0.0), by_p

@@ -117,6 +117,12 @@ class Membership(Pattern):
         self.ptr, self.col, self.columns, self.parts = graphs.ptr, graphs.members, graphs.rows, graphs.parts
         self.graphs = graphs
 
+    @functools.cached_property
+    def owner(self) -> Tensor:
+        """The graph of each row, -1 in the padding."""
+        nobody = torch.full((self.columns,), -1, device=self.col.device)
+        return nobody.index_copy(0, self.col, self.graphs.owner)
+
     def transposed_times(self, x: Tensor, values: Tensor | None = None) -> Tensor:
         return x.new_zeros(self.columns, x.size(1)).index_copy(0, self.col, x.index_select(0, self.graphs.owner))
 
