@@ -158,3 +158,17 @@ def test_rows_that_need_no_gradient_get_none() -> None:
     (slope,) = torch.autograd.grad(gnp(aggr, x[None], edges).sum(), [aggr.raw_p_pos])
     v = x.clone().requires_grad_()
     torch.testing.assert_close(slope, torch.autograd.grad(gnp(aggr, v[None], edges).sum(), [aggr.raw_p_pos, v])[0])
+
+
+@pytest.mark.parametrize("nonneg", ["relu", "abs"])
+def test_nan_is_not_lost(nonneg: str) -> None:
+    x, edges = neighbors()
+    aggr = gnp_layer((2.0, 2.0), (0.0, 0.0), nonneg)
+    x[3] = torch.nan
+    v = x.requires_grad_()
+    y = gnp(aggr, v[None], edges)
+    reached = edges.row[edges.col == 3]
+    assert bool(y[0, reached].isnan().all())
+    slopes = torch.autograd.grad(y.sum(), [v, aggr.raw_p_pos, aggr.raw_p_neg])
+    assert bool(slopes[0][3].isnan().all())
+    assert all(bool(slope.isnan()) for slope in slopes[1:])

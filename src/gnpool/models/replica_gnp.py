@@ -89,7 +89,7 @@ def root(
     """The pooled values (R, M, D) from the sums of powers; 0 where nothing was summed."""
     channels = total.size(2)
     by_p, by_q, by_shift = (_by_channel(value, positive, channels).to(total.dtype) for value in (p, q, shift))
-    there = total > 0
+    there = total != 0  # NaN stays
     logarithm = (torch.where(there, total, 1.0).log2() - offset) / by_p + centre + by_shift
     return torch.where(there, (logarithm - by_q * log2_count).exp2(), 0.0)
 
@@ -98,7 +98,7 @@ def slopes(
     grad: Tensor, y: Tensor, total: Tensor, log2_count: Tensor, positive: int, offset: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """g y / S (R, M, D), and the sums of g y log2 S and of g y log2 n for each branch, (R, 2) each."""
-    there = total > 0
+    there = total != 0  # NaN stays
     safe = torch.where(there, total, 1.0)
     pull = grad * y
     by_total = torch.where(there, pull * (safe.log2() - offset), 0.0)
@@ -110,8 +110,8 @@ def slopes_of_rows(
 ) -> tuple[Tensor, Tensor]:
     """The gradient in x (R, N, D), and what p gets from the logarithms of ratios, for each branch, (R, 2)."""
     share = power * pulled
-    by_ratio = torch.where(power > 0, share * ratio, 0.0)  # without a tolerance the ratio may be 0
-    return torch.where(x > 0, share / (x + eps), 0.0).to(x.dtype), _by_branch(by_ratio, positive)
+    by_ratio = torch.where(power != 0, share * ratio, 0.0)  # without a tolerance the ratio may be 0
+    return torch.where(x != 0, share / (x + eps), 0.0).to(x.dtype), _by_branch(by_ratio, positive)
 
 
 class _Gnp(torch.autograd.Function):

@@ -20,17 +20,17 @@ LINEAR = tl.constexpr(20.0)  # from here on softplus is its argument, as torch's
 
 @triton.jit
 def log2_of(b):
-    """Of values that may be 0."""
-    return tl.where(b > 0, tl.log2(tl.where(b > 0, b, 1.0)), -float("inf"))
+    """Of values that may be 0, or NaN, which stays."""
+    return tl.where(b == 0, -float("inf"), tl.log2(tl.where(b == 0, 1.0, b)))
 
 
 @triton.jit
 def size_of(b, NONNEG: tl.constexpr):
-    """What is pooled of x."""
+    """What is pooled of x. Comparisons everywhere are such that NaN stays."""
     if NONNEG == "abs":
         b = tl.abs(b)
     if NONNEG == "relu":
-        b = tl.maximum(b, 0.0)
+        b = tl.where(b <= 0, 0.0, b)
     return b
 
 
@@ -66,7 +66,7 @@ def extremes_kernel(
         o_n = first + tl.arange(0, BN)
         m = (o_n < end)[:, None] & m_d[None, :]
         b_v = size_of(tl.load(x + (i_part * N + o_n)[:, None] * D + o_d[None, :], mask=m, other=0.0), NONNEG)
-        m_in = m & ((b_sign > 0)[None, :] | (b_v > eps))
+        m_in = m & ((b_sign > 0)[None, :] | ~(b_v <= eps))
         b_best = tl.maximum(b_best, tl.max(tl.where(m_in, b_sign[None, :] * log2_of(b_v + eps), -float("inf")), 0))
     tl.store(extremes + (i_part * CHUNKS + i_chunk) * D + o_d, b_best, mask=m_d)
 
@@ -95,7 +95,7 @@ def powers_kernel(
     b_v = size_of(tl.load(x + o, mask=m, other=0.0), NONNEG)
     b_p = tl.load(pq + 4 * i_part + (o_d >= POSITIVE).to(tl.int32)).to(wide)
     b_ratio = log2_of(b_v + eps) - b_centre[None, :]
-    m_in = (o_d < POSITIVE)[None, :] | (b_v > eps)
+    m_in = (o_d < POSITIVE)[None, :] | ~(b_v <= eps)
     tl.store(power + o, tl.where(m_in, tl.exp2(b_p[None, :] * b_ratio.to(wide) + OFFSET), 0.0), mask=m)
 
 
@@ -140,7 +140,7 @@ def pool_kernel(
     o_b = b_part[:, None] * 4 + (o_d >= POSITIVE).to(tl.int32)[None, :]
     b_p = tl.load(pq + o_b, mask=m, other=1.0).to(wide)
     b_q = tl.load(pq + o_b + 2, mask=m, other=0.0).to(wide)
-    b_log = (tl.log2(tl.where(b_total > 0, b_total, 1.0)) - OFFSET) / b_p
+    b_log = (tl.log2(tl.where(b_total == 0, 1.0, b_total)) - OFFSET) / b_p
     b_log += tl.load(centre + b_part[:, None] * D + o_d[None, :], mask=m, other=0.0).to(wide)
     if WEIGHTED:
         o_s = b_part[:, None] * 2 + (o_d >= POSITIVE).to(tl.int32)[None, :]
@@ -148,7 +148,7 @@ def pool_kernel(
     b_log -= b_q * tl.log2(tl.maximum(b_count, 1).to(wide))[:, None]
     o = o_r[:, None] * D + o_d[None, :]
     tl.store(total + o, b_total, mask=m)
-    tl.store(y + o, tl.where(b_total > 0, tl.exp2(b_log), 0.0).to(y.dtype.element_ty), mask=m)
+    tl.store(y + o, tl.where(b_total == 0, 0.0, tl.exp2(b_log)).to(y.dtype.element_ty), mask=m)
 
 
 @triton.jit(do_not_specialize=["M", "PARTS", "BLOCKS"])
@@ -171,10 +171,10 @@ def slopes_kernel(
         m = m_r[:, None] & (o_d < D)[None, :]
         o = o_r[:, None] * D + o_d[None, :]
         b_s = tl.load(total + o, mask=m, other=0.0)
-        b_safe = tl.where(b_s > 0, b_s, 1.0)
+        b_safe = tl.where(b_s == 0, 1.0, b_s)
         b_pull = tl.load(grad + o, mask=m, other=0.0).to(wide) * tl.load(y + o, mask=m, other=0.0).to(wide)
         tl.store(pull + o, b_pull / b_safe, mask=m)
-        b_log = tl.where(b_s > 0, b_pull * (tl.log2(b_safe) - OFFSET), 0.0)
+        b_log = tl.where(b_s == 0, 0.0, b_pull * (tl.log2(b_safe) - OFFSET))
         m_pos = (o_d < POSITIVE)[None, :]
         total_pos += tl.sum(tl.where(m_pos, b_log, 0.0)).to(tl.float64)
         total_neg += tl.sum(tl.where(m_pos, 0.0, b_log)).to(tl.float64)
@@ -221,13 +221,13 @@ def rows_kernel(
         b_share = b_power * b_pulled
         b_centre = tl.load(centre + i_part * D + o_d, mask=o_d < D, other=0.0)
         b_ratio = log2_of(b_v + eps) - b_centre[None, :]
-        b_inner = tl.where(b_power > 0, b_share * b_ratio.to(wide), 0.0)  # without a tolerance the ratio may be -inf
+        b_inner = tl.where(b_power == 0, 0.0, b_share * b_ratio.to(wide))  # without a tolerance the ratio may be -inf
         m_pos = (o_d < POSITIVE)[None, :]
         inner_pos += tl.sum(tl.where(m_pos, b_inner, 0.0)).to(tl.float64)
         inner_neg += tl.sum(tl.where(m_pos, 0.0, b_inner)).to(tl.float64)
         if WANTED:
-            b_slope = b_share / tl.where(b_v > 0, b_v + eps, 1.0).to(wide)
-            b_slope = tl.where(b_v > 0, tl.where(b_x > 0, b_slope, -b_slope), 0.0)  # below 0 only as absolute values
+            b_slope = b_share / tl.where(b_v == 0, 1.0, b_v + eps).to(wide)
+            b_slope = tl.where(b_v == 0, 0.0, tl.where(b_x < 0, -b_slope, b_slope))  # below 0 only as absolute values
             tl.store(by_x + o, b_slope.to(dtype), mask=m)
     o = i_part * BLOCKS + i_block
     tl.store(sums + o, inner_pos)
