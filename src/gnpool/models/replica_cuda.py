@@ -19,7 +19,7 @@ from gnpool.models.replica_kernels import (
     slopes_kernel,
 )
 from gnpool.models.replicas import Membership, Neighbors, Pattern
-from gnpool.ops.cuda_launch import cdiv, launch, power_of_2
+from gnpool.ops.cuda_launch import cdiv, device_of, launch, power_of_2
 
 CHUNKS = 16  # parts of the rows whose extremes are sought side by side
 ROWS, CHANNELS = 16, 128  # of a program
@@ -27,8 +27,15 @@ LONG = (1, 16)  # rows and entries of a tile where rows have many entries, as gr
 SHORT = (8, 2)  # where they have few, as nodes have neighbours
 
 
-class GnpOnCuda(torch.autograd.Function):
+def gnp_on_cuda(x: Tensor, *arguments: Any) -> Tensor:
     """As the function of replica_gnp, with ``nonneg`` applied to x in passing."""
+    with device_of(x):
+        y: Tensor = _Gnp.apply(x, *arguments)
+    return y
+
+
+class _Gnp(torch.autograd.Function):
+    """Autograd calls the backward pass with the device of the forward pass."""
 
     @staticmethod
     def forward(

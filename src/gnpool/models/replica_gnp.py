@@ -41,9 +41,9 @@ def gnp(aggr: GNPAggregation, x: Tensor, pattern: Pattern, weight: Tensor | None
     raw = (aggr.raw_p_pos, aggr.raw_p_neg, aggr.raw_q_pos, aggr.raw_q_neg)
     y: Tensor
     if kernels(x.device.type).__name__ == "gnpool.ops.cuda":
-        from gnpool.models.replica_cuda import GnpOnCuda  # Triton is optional
+        from gnpool.models.replica_cuda import gnp_on_cuda  # Triton is optional
 
-        y = GnpOnCuda.apply(x, *raw, weight, pattern, kind, aggr.nonneg)
+        y = gnp_on_cuda(x, *raw, weight, pattern, kind, aggr.nonneg)
     else:
         v = x.abs() if aggr.nonneg == "abs" else x.relu() if aggr.nonneg == "relu" else x
         y = _Gnp.apply(v, *raw, weight, pattern, kind)

@@ -6,14 +6,13 @@ from shapes alone.
 
 from __future__ import annotations
 
-import contextlib
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from gnpool.ops import cuda_backward, cuda_kernels, cuda_math, reference
-from gnpool.ops.cuda_launch import cdiv, launch, power_of_2
+from gnpool.ops.cuda_launch import cdiv, device_of, launch, power_of_2
 
 build_csr = reference.build_csr
 
@@ -93,7 +92,7 @@ def pool_fwd(
     x, ptr, p, q = x.contiguous(), ptr.contiguous(), p.contiguous(), q.contiguous()
     weight, col, eid = _lists(weight, col, eid)
     blocks = forward_blocks(D, S + E, col is not None)
-    with _on(x):
+    with device_of(x):
         starts, chunks = _partition(ptr, S, E, blocks.CHUNK)
         grid = (chunks, cdiv(D, blocks.BD))
         parts = x.new_empty((chunks, 2, 3, D), dtype=torch.float32)
@@ -148,7 +147,7 @@ def pool_bwd(
     blocks = backward_blocks(D, (S if t_ptr is None else N) + E, t_ptr is not None)
     columns = cdiv(D, blocks.BD)
     flags = {"RELU": relu, "DENORMAL": eps < SAFE, "NEED_X": need_x, "EVEN": D % blocks.BD == 0, "num_warps": 1}
-    with _on(x):
+    with device_of(x):
         if t_ptr is None:
             (col,) = _lists(col)
             starts, chunks = _partition(ptr, S, E, blocks.CHUNK)
@@ -235,8 +234,3 @@ def _lists(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
 def _or(tensor: Tensor | None, other: Tensor) -> Tensor:
     """A pointer for an argument that the kernel will not touch."""
     return other if tensor is None else tensor
-
-
-def _on(x: Tensor) -> contextlib.AbstractContextManager[object]:
-    elsewhere = x.is_cuda and x.device.index != torch.cuda.current_device()
-    return torch.cuda.device(x.device) if elsewhere else contextlib.nullcontext()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -41,6 +42,12 @@ def _kind(argument: Any) -> Any:
     if isinstance(argument, int):
         return argument == 1, argument % 16 == 0, -(2**31) <= argument < 2**31
     return type(argument)
+
+
+def device_of(x: Tensor) -> contextlib.AbstractContextManager[object]:
+    """Makes the device of x the current one, on which Triton launches, if it is not."""
+    elsewhere = x.is_cuda and x.device.index != torch.cuda.current_device()
+    return torch.cuda.device(x.device) if elsewhere else contextlib.nullcontext()
 
 
 def cdiv(a: int, b: int) -> int:
