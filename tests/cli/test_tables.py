@@ -74,6 +74,18 @@ def test_model_of_the_cost() -> None:
     assert kinds == set(CPU_STEP)
 
 
+def test_crystallising_node_tasks_takes_long_refits() -> None:
+    graph, node = (
+        next(cell.recipe for cell in TABLES[table].cells if cell.recipe.crystallised)
+        for table in ("graph_diff", "node_a")
+    )
+    steps, each = 33 * 313, CPU_STEP["node gnp"][2]
+    paper = PRESETS["paper"]
+    assert training_seconds(graph, paper, "all", "cpu") == training_seconds(graph, paper, "all", "cuda") == 5 * 30
+    assert training_seconds(node, paper, "all", "cpu") == pytest.approx(5 * (30 + 1.1 * steps * 4 * each / 1000))
+    assert training_seconds(node, paper, "all", "cuda") < 5 * 60
+
+
 def test_jobs_share_the_work() -> None:
     one, two = (estimate(TABLES["demo"], PRESETS["quick"], "cpu", jobs=jobs).minutes for jobs in (1, 2))
     assert one == pytest.approx(2 * two)

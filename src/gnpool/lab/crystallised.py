@@ -19,6 +19,7 @@ from gnpool.lab.presets import Preset
 from gnpool.lab.recipes import STAR, Exam, Recipe
 from gnpool.lab.training import CRITERIA, chosen_models
 from gnpool.store import Record
+from gnpool.tasks import Task
 from gnpool.training.machine import describe_machine
 
 SMOKE: dict[str, Any] = {"epochs": 1, "trials": 2, "finalists": 1}  # options of crystallize
@@ -30,6 +31,11 @@ NODE_EPOCHS = 1 / 3  # of those that the learned models had
 def crystallised(recipe: Recipe) -> Recipe:
     """The recipe of the same models with their learned poolings made exact: the row ``GNP*`` beside ``GNP``."""
     return dataclasses.replace(recipe, model=recipe.model + STAR, crystallised=True)
+
+
+def node_epochs(preset: Preset, task: Task) -> int:
+    """Epochs of a refit of a node task."""
+    return max(20, round(NODE_EPOCHS * preset.epochs_of(task)))
 
 
 def crystallise(
@@ -50,7 +56,7 @@ def crystallise(
     """
     node = recipe.spec.level == "node"
     device = device if node else torch.device("cpu")
-    longer = {**NODE, "epochs": max(20, round(NODE_EPOCHS * preset.epochs_of(recipe.spec)))}
+    longer = {**NODE, "epochs": node_epochs(preset, recipe.spec)}
     options = {**(longer if node else {}), **(SMOKE if preset.name == "smoke" else {}), "device": device}
     began, loss = time.monotonic(), recipe.spec.loss
     train, validation = recipe.batches("train", preset), recipe.batches("val", preset)
