@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 import torch
 
 _RECORDING = threading.Lock()  # one at a time in a process
 WARM_UP = 3  # calls before recording, as torch asks for: they compile, allocate and choose algorithms
-POOL = 32  # streams of one priority that torch hands out in turn, again and again
+POOL = 32  # streams that torch hands out in turn, again and again
+RECORDERS = 24  # of them at most to record on: there must be some to work on
+_STREAMS = threading.Lock()  # of the three that follow, by device
 _FREE: dict[int, list[torch.cuda.Stream]] = {}  # streams that were recorded on, and may be again
 _MADE: dict[int, set[int]] = {}  # all of them, by their addresses
+_WORKED: dict[int, list[int]] = {}  # addresses of those that blocks of own_stream work on
 _HERE = threading.local()  # "recorders" by device, of the block of own_stream that this thread is in
 
 
@@ -49,27 +52,31 @@ class _Recorder:
     What another thread does on a stream that is being recorded becomes part of the graph instead of being done. And
     cuBLAS computes in a workspace that torch keeps for each stream and thread, where the thread of all backward passes
     is one: graphs recorded on the same stream have the same workspace for good, and would spoil each other's products
-    if they ran side by side. Streams of high priority are counted by themselves, and :func:`own_stream` gives none of
-    them for work.
+    if they ran side by side. The stream has the usual priority: torch runs a graph with that of the stream on which it
+    was recorded, and those of a higher one let nothing else on the GPU come to its turn.
     """
 
     def __init__(self, device: int) -> None:
-        self.home = _FREE.setdefault(device, [])
-        self.stream = self.home.pop() if self.home else _new_stream(device)
+        with _STREAMS:
+            self.home, made = _FREE.setdefault(device, []), _MADE.setdefault(device, set())
+            if self.home:
+                self.stream = self.home.pop()
+                return
+            stream = _other_stream(device, [*made, *_WORKED.get(device, [])]) if len(made) < RECORDERS else None
+            if stream is None:
+                raise RuntimeError(f"{len(made)} studies with CUDA graphs are at work on this GPU: no stream is left")
+            made.add(stream.cuda_stream)
+            self.stream = stream
 
     def __del__(self) -> None:
         if hasattr(self, "stream"):
             self.home.append(self.stream)
 
 
-def _new_stream(device: int) -> torch.cuda.Stream:
-    made = _MADE.setdefault(device, set())
-    for _ in range(POOL):
-        stream = torch.cuda.Stream(device, priority=-1)
-        if stream.cuda_stream not in made:
-            made.add(stream.cuda_stream)
-            return stream
-    raise RuntimeError(f"{len(made)} studies with CUDA graphs are at work on this GPU: torch has no more streams")
+def _other_stream(device: int, taken: Collection[int]) -> torch.cuda.Stream | None:
+    """One of torch's streams that is not among those, if there is one."""
+    streams = (torch.cuda.Stream(device) for _ in range(POOL))
+    return next((stream for stream in streams if stream.cuda_stream not in taken), None)
 
 
 def _recorder(device: int) -> _Recorder:
@@ -88,7 +95,11 @@ def own_stream(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    stream = torch.cuda.Stream(device)
+    index = torch.cuda.current_device() if device.index is None else device.index
+    with _STREAMS:
+        stream, worked = _other_stream(index, _MADE.get(index, ())), _WORKED.setdefault(index, [])
+        assert stream is not None  # there are more than can be recorded on
+        worked.append(stream.cuda_stream)
     stream.wait_stream(torch.cuda.current_stream(device))
     outer, _HERE.recorders = getattr(_HERE, "recorders", None), {}
     try:
@@ -97,3 +108,5 @@ def own_stream(device: torch.device) -> Iterator[None]:
     finally:
         stream.synchronize()  # whoever gets the recorder next must not meet what is still under way
         _HERE.recorders = outer
+        with _STREAMS:
+            worked.remove(stream.cuda_stream)
