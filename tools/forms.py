@@ -60,15 +60,16 @@ def trial(task_name: str, structure: str, form: str, epochs: int) -> list[dict[s
 
 
 def main() -> None:
-    """Train both forms and write what came out."""
+    """Train the forms and write what came out."""
     parser = argparse.ArgumentParser(prog="python -m tools.forms", description=__doc__)
     parser.add_argument("--task", default="invsize")
     parser.add_argument("--structure", default="regular4")
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS)
     parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--out", type=Path, default=Path("results/trials/forms.json"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    runs = [run for form in FORMS for run in trial(arguments.task, arguments.structure, form, arguments.epochs)]
+    runs = [run for form in arguments.forms for run in trial(arguments.task, arguments.structure, form, arguments.epochs)]
     found = {"task": arguments.task, "structure": arguments.structure, "epochs": arguments.epochs, "runs": runs}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
