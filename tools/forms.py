@@ -69,7 +69,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/trials/forms.json"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    runs = [run for form in arguments.forms for run in trial(arguments.task, arguments.structure, form, arguments.epochs)]
+    runs = [
+        run for form in arguments.forms for run in trial(arguments.task, arguments.structure, form, arguments.epochs)
+    ]
     found = {"task": arguments.task, "structure": arguments.structure, "epochs": arguments.epochs, "runs": runs}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
