@@ -172,3 +172,12 @@ def test_nan_is_not_lost(nonneg: str) -> None:
     slopes = torch.autograd.grad(y.sum(), [v, aggr.raw_p_pos, aggr.raw_p_neg])
     assert bool(slopes[0][3].isnan().all())
     assert all(bool(slope.isnan()) for slope in slopes[1:])
+
+
+def test_half_precision() -> None:
+    x, edges = neighbors()
+    aggr = gnp_layer((2.0, 2.0), (0.5, 0.0))
+    expected = gnp(aggr, x[None].abs() + 0.1, edges)
+    half = gnp(aggr.bfloat16(), (x[None].abs() + 0.1).bfloat16(), edges)
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half.double(), expected, rtol=0.03, atol=0.01)
