@@ -46,27 +46,28 @@ def forward_blocks(D: int, steps: int, gathered: bool) -> Blocks:
     return _blocks(D, steps, gathered, 8)
 
 
-def backward_blocks(D: int, steps: int, gathered: bool) -> Blocks:
-    """The cut of the backward kernels, as measured on an H200."""
-    return _blocks(D, steps, gathered, 6)
+def backward_blocks(D: int, steps: int, gathered: bool, half: bool) -> Blocks:
+    """The cut of the backward kernels, as measured on an H200: rows of half precision go two at a time."""
+    return _blocks(D, steps, gathered, 6, rows=2 if half and not gathered else 1)
 
 
-def _blocks(D: int, steps: int, gathered: bool, tiles: int) -> Blocks:
-    """A tile is as many values as a warp has threads, or one row of up to 128 channels."""
+def _blocks(D: int, steps: int, gathered: bool, tiles: int, rows: int = 1) -> Blocks:
+    """A tile is as many values as a warp has threads, or some rows of up to 128 channels."""
     channels = min(128, power_of_2(D))
     wide = gathered and channels == 128
-    chunk = _chunk(steps * cdiv(D, channels), 128 if wide else 64)
+    chunk = _chunk(steps * cdiv(D, channels), wide)
     if cuda_math.INTERPRETED:  # it pays by the instruction, whatever the size of a tile
         return Blocks(chunk, 8, channels, 1)
     if gathered:
         tiles = 4 if wide else 5
-    return Blocks(chunk, max(1, 32 // channels), channels, tiles, 96 if wide else 64)
+    return Blocks(chunk, max(rows, 32 // channels), channels, tiles, 96 if wide else 64)
 
 
-def _chunk(steps: int, least: int) -> int:
+def _chunk(steps: int, wide: bool) -> int:
     """Long chunks cost less, but there should be enough of them to fill a large device several times."""
-    wanted = steps // PROGRAMS
-    return max(least, min(1024, 1 << max(0, wanted.bit_length() - 1)))
+    wanted = 1 << max(0, (steps // PROGRAMS).bit_length() - 1)
+    least = (256 if steps > 256 * ENOUGH else 128) if wide else 64
+    return max(least, min(1024, wanted))
 
 
 def pool_fwd(
@@ -144,14 +145,14 @@ def pool_bwd(
         grad_p, grad_q = p.new_zeros((2, D))
         return grad_x.zero_(), grad_weight.new_zeros(E if need_weight else 0), grad_p, grad_q
     grad, x, ptr, p = grad.contiguous(), x.contiguous(), ptr.contiguous(), p.contiguous()
-    blocks = backward_blocks(D, (S if t_ptr is None else N) + E, t_ptr is not None)
+    blocks = backward_blocks(D, (S if t_ptr is None else N) + E, t_ptr is not None, x.element_size() == 2)
     columns = cdiv(D, blocks.BD)
     flags = {"RELU": relu, "DENORMAL": eps < SAFE, "NEED_X": need_x, "EVEN": D % blocks.BD == 0, "num_warps": 1}
     with device_of(x):
         if t_ptr is None:
             (col,) = _lists(col)
             starts, chunks = _partition(ptr, S, E, blocks.CHUNK)
-            sums = x.new_empty((chunks, 2, D), dtype=torch.float32)
+            sums = _new_sums(chunks, x)
             launch(
                 cuda_backward.pool_bwd_kernel, (chunks, columns), grad, x, ptr, _or(col, ptr), p, starts, y, extreme,
                 scale, slope, grad_x, sums, eps, S, E, D, HAS_COL=col is not None, **blocks._asdict(), **flags,
@@ -160,7 +161,7 @@ def pool_bwd(
             shared = weight is None and E * D >= SHARED_FROM
             units, fits = _shared_unit(extreme, p, blocks.BD) if shared else (p, p)
             pack = torch.empty_like(extreme)
-            sums = x.new_empty((cdiv(S, ROWS), 2, D), dtype=torch.float32)
+            sums = _new_sums(cdiv(S, ROWS), x)
             launch(
                 cuda_backward.pack_kernel, (sums.size(0), columns), grad, ptr, p, y, extreme, scale, slope, units, fits,
                 pack, sums, S, D, SHARED=shared, ROWS=ROWS, BR=8, BD=blocks.BD, num_warps=4,
@@ -204,10 +205,15 @@ def _shared_unit(extreme: Tensor, p: Tensor, channels: int) -> tuple[Tensor, Ten
     return units, flags
 
 
+def _new_sums(rows: int, x: Tensor) -> Tensor:
+    """Room for dL/dp and dL/dq by parts; few are float64, which :func:`_total` adds in one kernel."""
+    return x.new_empty((rows, 2, x.size(1)), dtype=torch.float32 if rows > 4 * ROWS else torch.float64)
+
+
 def _total(sums: Tensor) -> Tensor:
     """The sum over the first dimension, in float64."""
     rows, width = sums.size(0), sums[0].numel()
-    if rows > 4 * ROWS:
+    if sums.dtype == torch.float32:
         totals = sums.new_empty((cdiv(rows, 4 * ROWS), *sums.shape[1:]), dtype=torch.float64)
         grid = (totals.size(0), cdiv(width, 32))
         launch(cuda_backward.total_kernel, grid, sums, totals, rows, width, ROWS=4 * ROWS, BR=16, BD=32, num_warps=4)
