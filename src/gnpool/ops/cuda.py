@@ -47,8 +47,8 @@ def forward_blocks(D: int, steps: int, gathered: bool) -> Blocks:
 
 
 def backward_blocks(D: int, steps: int, gathered: bool, half: bool) -> Blocks:
-    """The cut of the backward kernels, as measured on an H200: rows of half precision go two at a time."""
-    return _blocks(D, steps, gathered, 6, rows=2 if half and not gathered else 1)
+    """The cut of the backward kernels, as measured on an H200: short rows of half precision go two at a time."""
+    return _blocks(D, steps, gathered, 6, rows=2 if half and D <= 64 and not gathered else 1)
 
 
 def _blocks(D: int, steps: int, gathered: bool, tiles: int, rows: int = 1) -> Blocks:
