@@ -16,14 +16,18 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def graph() -> CascadeGraph:
+def random_graph(nodes: int, edges: int) -> CascadeGraph:
     rng = np.random.default_rng(0)
-    pairs = np.unique((rng.random((20_000, 2)) ** (2, 1) * 3000).astype(np.int64), axis=0)
+    pairs = np.unique((rng.random((edges, 2)) ** (2, 1) * nodes).astype(np.int64), axis=0)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     return CascadeGraph(
-        3000, *pairs.T, rng.choice([0.02, 0.1, 0.3, 1.0, 0.0], len(pairs), p=[0.5, 0.3, 0.1, 0.05, 0.05])
+        nodes, *pairs.T, rng.choice([0.02, 0.1, 0.3, 1.0, 0.0], len(pairs), p=[0.5, 0.3, 0.1, 0.05, 0.05])
     )
+
+
+@pytest.fixture(scope="module")
+def graph() -> CascadeGraph:
+    return random_graph(3000, 20_000)
 
 
 @pytest.mark.parametrize(("runs", "paired"), [(1, False), (10_000, False), (777, True)])
@@ -63,7 +67,8 @@ def test_training(graph, aggr, tmp_path, monkeypatch):
     assert again["a"].curve == pytest.approx(whole["a"].curve, rel=1e-3)
 
 
-def test_selection(graph):
+def test_selection():
+    graph = random_graph(400, 2_000)  # small: the CPU chooses, too
     labels = make_labels(graph, sets=10, runs=500, device="cuda")
     trained = fit_monstor([Part.split("a", "a", graph, labels)], "max", epochs=1, device="cuda")["a"]
     chosen = [
