@@ -276,7 +276,7 @@ _ODD = tuple(
 
 
 def _product(ptr: Tensor, col: Tensor, values: Tensor | None, x: Tensor, columns: int) -> Tensor:
-    _silence_beta()
+    _silence_torch()
     values = x.new_ones(()).expand(col.numel()) if values is None else values.to(x.dtype)
     size = (ptr.numel() - 1, columns)
     matrix = torch.sparse_csr_tensor(ptr, col, values.contiguous(), size, check_invariants=False)
@@ -285,11 +285,11 @@ def _product(ptr: Tensor, col: Tensor, values: Tensor | None, x: Tensor, columns
 
 
 @functools.cache
-def _silence_beta() -> None:
-    """Have torch say once, to nobody, that its compressed rows are in beta."""
+def _silence_torch() -> None:
+    """Have torch say once, to nobody, that compressed rows are in beta and, in 2.11, that they are not checked."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.eye(1, device="cpu").to_sparse_csr()
+        torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1), device="cpu", check_invariants=False)
 
 
 class _Sum(torch.autograd.Function):
