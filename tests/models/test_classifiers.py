@@ -183,6 +183,13 @@ def test_gradient_of_a_weighted_sum() -> None:
     assert torch.autograd.gradcheck(lambda a, w: propagate(a[None], edges, w), (v, weight))
 
 
+def test_sums_stay_on_the_device_of_their_input() -> None:
+    x, edges = neighbors()
+    expected = edges.times(x)
+    with torch.device("meta"):  # as the user's default device
+        torch.testing.assert_close(edges.times(x), expected, rtol=0, atol=0)
+
+
 def test_dice_do_not_know_who_else_is_there() -> None:
     seeds = torch.tensor([11, -5, 7])
     x = torch.ones(3, 40, 50)

@@ -279,7 +279,7 @@ def _product(ptr: Tensor, col: Tensor, values: Tensor | None, x: Tensor, columns
     _silence_torch()
     values = x.new_ones(()).expand(col.numel()) if values is None else values.to(x.dtype)
     size = (ptr.numel() - 1, columns)
-    matrix = torch.sparse_csr_tensor(ptr, col, values.contiguous(), size, check_invariants=False)
+    matrix = torch.sparse_csr_tensor(ptr, col, values.contiguous(), size, device=x.device, check_invariants=False)
     result: Tensor = matrix @ x.contiguous()
     return result
 
