@@ -13,13 +13,11 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import classification, cuda, influence, training  # noqa: F401, their cases register themselves
+from benchmarks import RESULTS, ROOT, classification, cuda, influence, training  # noqa: F401, cases register themselves
 from benchmarks.cases import CASES, Case, Promise
 from benchmarks.process import first_call_seconds, peak_bytes
 from benchmarks.timing import MOST_BUSY, Timing, busy_share, cores, time_in_turn
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results.csv"
 LIBRARIES = ("torch", "torch-geometric", "numba", "triton")
 COLUMNS = ("date", "case", "contender", "median_ms", "p20_ms", "p80_ms", "samples", "threads", "hardware", "versions")
 EXTRA = ("first call", "memory")

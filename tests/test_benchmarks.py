@@ -3,16 +3,18 @@
 import csv
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+from benchmarks import ROOT, shown, timing
 from benchmarks import __main__ as command
-from benchmarks import timing
 from benchmarks.cases import CASES, Promise, composed
 from benchmarks.training import AtOnce, GatherNet, OneByOne
 from gnpool import norm_pool
 from gnpool.models import GraphNet
+from gnpool.report.blocks import fill
 
 
 def test_the_composed_operator_is_the_operator():
@@ -115,3 +117,25 @@ def test_an_unknown_case_is_bad_usage():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc/stat")
 def test_the_share_of_a_machine_is_a_share():
     assert 0.0 <= timing.busy_share(0.05) <= 1.0
+
+
+def test_the_readme_shows_the_last_figures() -> None:
+    text, medians = (ROOT / "README.md").read_text(encoding="utf-8"), shown.last_medians()
+    blocks = {name: shown.written(block, medians) for name, block in shown.BLOCKS.items()}
+    assert fill(text, blocks, family="benchmarks") == text, "run: python -m benchmarks.shown"
+
+
+def test_fields_of_a_shown_text() -> None:
+    medians = {("a", "b, c"): 30.0, ("a", "d"): 0.12}
+    text = "{a: b, c} {a: d} {a: b, c * 40} {a: b, c / d} {plain}"
+    assert shown.written(text, medians) == "30.0 0.120 1,200 250.0 {plain}"
+
+
+def test_the_picture_of_ratios(tmp_path: Path) -> None:
+    shown.draw(tmp_path / "speed.png", shown.last_medians())
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_last_median_counts(tmp_path: Path) -> None:
+    (tmp_path / "some.csv").write_text('case,contender,median_ms\na,"b, c",1\na,d,5\na,"b, c",2\n')
+    assert shown.last_medians(tmp_path / "some.csv") == {("a", "b, c"): 2.0, ("a", "d"): 5.0}

@@ -1,4 +1,4 @@
-"""Draw growth.png and p_and_q.png of docs/figures: ``python -m tools.doc_figures``."""
+"""Draw growth.png, p_and_q.png and plane.png of docs/figures: ``python -m tools.doc_figures``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import matplotlib as mpl
 import torch
 
 from gnpool import norm_pool
+from gnpool.insight.names import NAMES
+from gnpool.lab import get_preset
+from gnpool.lab.catalog import find_table, recipe_results
+from gnpool.store import Store
 from tools.check_docs import ROOT
 
 mpl.use("Agg")
@@ -105,6 +109,32 @@ def p_and_q(path: Path) -> None:
     save(figure, path)
 
 
+def plane(path: Path) -> None:
+    """The ways that the layers of fig_pq took through the plane, seed by seed, in the branch that does the work."""
+    table = recipe_results(find_table("fig_pq"), Store(ROOT / "results" / "paper"), get_preset("paper"), "all")
+    figure, axis = plt.subplots(figsize=(6.4, 4.4), constrained_layout=True)
+    for named in NAMES:
+        axis.plot(1 / named.p, named.q, "o", color="#c9d1da", ms=10, zorder=1)
+        side, across = ("right", -9) if named.name in ("min", "mean", "sum", "root mean square") else ("left", 9)
+        place = {"textcoords": "offset points", "xytext": (across, 8), "ha": side}
+        axis.annotate(named.name, (1 / named.p, named.q), **place, fontsize=9, color="#5b6672")
+    for cell, colour in zip(table["cells"], COLOURS.values(), strict=True):
+        branch = "neg" if cell["row"] == "shortest" else "pos"
+        inverse, q = (torch.tensor(cell["curves"][f"{letter}_{branch}"]) for letter in "pq")
+        inverse = (-1 if branch == "neg" else 1) / inverse
+        for seed in range(q.size(1)):
+            axis.plot(inverse[:, seed], q[:, seed], "-", color=colour, lw=1.2, alpha=0.6, zorder=2)
+        label = f"{cell['row']}, {cell['column']}"
+        axis.plot(inverse[-1], q[-1], "o", color=colour, ms=6, mec="white", mew=0.8, zorder=4, label=label)
+        axis.plot(inverse[0], q[0], "x", color="#20262d", ms=7, zorder=3)
+    axis.plot([], [], "x", color="#20262d", ms=7, label="start of training")
+    axis.set(xlim=(-1.15, 1.15), ylim=(-1.25, 1.45), xlabel="p, in even steps of 1/p", ylabel="q")
+    axis.set_xticks([-1, -0.5, 0, 0.5, 1], ["-1", "-2", "±∞", "2", "1"])
+    axis.grid(alpha=0.25)
+    axis.legend(frameon=False, loc="lower right")
+    save(figure, path)
+
+
 def save(figure: plt.Figure, path: Path) -> None:
     """A PNG without a date, so that equal code gives an equal file."""
     figure.savefig(path, dpi=150, metadata={"Software": None})
@@ -112,13 +142,14 @@ def save(figure: plt.Figure, path: Path) -> None:
 
 
 def main() -> None:
-    """Draw both."""
+    """Draw them all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "figures")
     folder = parser.parse_args().out
     plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
     growth(folder / "growth.png")
     p_and_q(folder / "p_and_q.png")
+    plane(folder / "plane.png")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from gnpool.cli import app
 from gnpool.lab import record as lab_record
 from gnpool.lab import reproduce
 from gnpool.lab.record import HELD, published_places, record
-from gnpool.report.blocks import MARK, fill
+from gnpool.report.blocks import fill
 from gnpool.report.record import record_blocks
 from gnpool.report.verdicts import WORDS, by_kind, count
 from gnpool.store import Store
@@ -23,7 +23,8 @@ from tests.lab.shared import SMALL
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / "results" / "paper"
-FILES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if MARK.search(path.read_text())]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+FILES = [path for path in PAGES if "\n<!-- gnpool:end -->\n" in path.read_text(encoding="utf-8")]
 
 
 def pairs(found: Any) -> list[dict[str, Any]]:
@@ -110,7 +111,7 @@ def test_files_are_in_step_with_the_scores(path: Path, blocks: dict[str, str]) -
 
 def test_the_page_of_the_record_has_every_block(blocks: dict[str, str]) -> None:
     text = (ROOT / "docs" / "record.md").read_text(encoding="utf-8")
-    assert set(MARK.findall(text)) - {"end"} == set(blocks) - {"headline"}
+    assert {name for name in blocks if f"<!-- gnpool:{name} -->" in text} == set(blocks) - {"headline"}
 
 
 def test_origin_adds_up(whole: dict[str, Any]) -> None:
@@ -201,6 +202,11 @@ def test_command_fills_and_checks(small: Path, tmp_path: Path, monkeypatch: pyte
 def test_blocks_that_cannot_be_filled(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         fill(text, {"a": "1", "bee": "2"}, "page.md")
+
+
+def test_blocks_of_other_commands_stay() -> None:
+    text = "<!-- gnpool:a -->\n<!-- gnpool:end -->\n<!-- other:a -->\n2\n<!-- other:end -->"
+    assert fill(text, {"a": "1"}) == text.replace("a -->\n<!-- gnpool", "a -->\n\n1\n\n<!-- gnpool", 1)
 
 
 def test_check_needs_a_file(small: Path) -> None:

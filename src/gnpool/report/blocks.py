@@ -13,17 +13,15 @@ import difflib
 import re
 from collections.abc import Mapping
 
-BLOCK = re.compile(r"^<!-- gnpool:(\w+) -->\n(.*?)^<!-- gnpool:end -->$", re.MULTILINE | re.DOTALL)
-MARK = re.compile(r"^<!-- gnpool:(\w+) -->$", re.MULTILINE)
 
-
-def fill(text: str, blocks: Mapping[str, str], name: str = "the file") -> str:
+def fill(text: str, blocks: Mapping[str, str], name: str = "the file", family: str = "gnpool") -> str:
     r"""The text with its blocks written anew.
 
     Args:
         text (str): Markdown.
         blocks (Mapping): What belongs into each block, by its name.
         name (str, optional): Of the file, for complaints.
+        family (str, optional): The word in front of the colon; blocks of others stay as they are.
 
     Example:
         >>> from gnpool.report.blocks import fill
@@ -35,17 +33,20 @@ def fill(text: str, blocks: Mapping[str, str], name: str = "the file") -> str:
         <BLANKLINE>
         <!-- gnpool:end -->
     """
-    starts = [found for found in MARK.findall(text) if found != "end"]
-    whole = [found[0] for found in BLOCK.findall(text)]
+    end = f"<!-- {family}:end -->"
+    block = re.compile(rf"^<!-- {family}:(\w+) -->\n(.*?)^{end}$", re.MULTILINE | re.DOTALL)
+    marks = re.findall(rf"^<!-- {family}:(\w+) -->$", text, re.MULTILINE)
+    starts = [found for found in marks if found != "end"]
+    whole = [found[0] for found in block.findall(text)]
     if not starts:
-        raise ValueError(f"{name} has no line '<!-- gnpool:NAME -->', with NAME one of {', '.join(blocks)}")
-    if starts != whole or text.count("<!-- gnpool:end -->") != len(whole):
-        raise ValueError(f"{name}: every '<!-- gnpool:NAME -->' needs its own line '<!-- gnpool:end -->'")
+        raise ValueError(f"{name} has no line '<!-- {family}:NAME -->', with NAME one of {', '.join(blocks)}")
+    if starts != whole or text.count(end) != len(whole):
+        raise ValueError(f"{name}: every '<!-- {family}:NAME -->' needs its own line '{end}'")
     for found in whole:
         if found not in blocks:
             near = difflib.get_close_matches(found, blocks, n=1)
             raise ValueError(f"{name}: there is no block {found!r}; {_hint(near, blocks)}")
-    return BLOCK.sub(lambda match: f"<!-- gnpool:{match[1]} -->\n\n{blocks[match[1]]}\n\n<!-- gnpool:end -->", text)
+    return block.sub(lambda match: f"<!-- {family}:{match[1]} -->\n\n{blocks[match[1]]}\n\n{end}", text)
 
 
 def _hint(near: list[str], blocks: Mapping[str, str]) -> str:
