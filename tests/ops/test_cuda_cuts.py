@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from gnpool.ops import cuda, reference
+from gnpool.ops import cuda, cuda_math, reference
 
 # One row, a few or many a tile; chunks shorter and longer than segments. The interpreter is slow: all is small.
 CUTS = [cuda.Blocks(64, 1, 8, 3), cuda.Blocks(16, 2, 4, 2), cuda.Blocks(128, 8, 8, 1)]
@@ -73,8 +73,9 @@ def test_half_precision_needs_no_unit_or_goes_the_other_way(size, p, gathered, d
     x, grad = (plain() * size).to(dtype), torch.rand(S, D)
     given = lists(x, gathered)
     expected = both_passes(reference, x.double(), given, (p, 0.3), grad.to(dtype), False)
-    monkeypatch.setattr(cuda, "forward_blocks", lambda *_: CUTS[0])
-    monkeypatch.setattr(cuda, "backward_blocks", lambda *_: CUTS[0])
+    cut = CUTS[dtype == torch.float16]  # one row at a time, or two
+    monkeypatch.setattr(cuda, "forward_blocks", lambda *_: cut)
+    monkeypatch.setattr(cuda, "backward_blocks", lambda *_: cut)
     actual = both_passes(cuda, x, given, (p, 0.3), grad, False)
     for mine, theirs, bound in zip(actual, expected, (1e-4, 1e-2, 1e-3, 1e-3), strict=True):
         torch.testing.assert_close(mine.double(), theirs, rtol=bound, atol=bound * float(theirs.abs().max()))
@@ -112,6 +113,24 @@ def test_the_unit_of_all_segments_serves_only_a_narrow_range():
         assert flags.tolist() == [serves]
         low, high = extreme[1:].amin(0), extreme[1:].amax(0)
         torch.testing.assert_close(units, (low.double() * high.double()).sqrt().float())
+
+
+@pytest.mark.parametrize(
+    ("D", "steps", "gathered", "half", "expected"),
+    [
+        (64, 4_300_000, False, False, cuda.Blocks(256, 1, 64, 6)),
+        (64, 4_300_000, False, True, cuda.Blocks(256, 2, 64, 6)),
+        (128, 4_300_000, False, True, cuda.Blocks(256, 1, 128, 6)),
+        (4, 4_300_000, False, True, cuda.Blocks(256, 8, 4, 6)),
+        (64, 33_000_000, True, True, cuda.Blocks(1024, 1, 64, 5)),
+        (3_840, 21_600, True, False, cuda.Blocks(256, 1, 128, 4, 96)),
+        (3_840, 2_000, True, False, cuda.Blocks(128, 1, 128, 4, 96)),
+        (1, 1, False, False, cuda.Blocks(64, 32, 1, 6)),
+    ],
+)
+def test_the_cut_of_the_backward_pass(D, steps, gathered, half, expected, monkeypatch):
+    monkeypatch.setattr(cuda_math, "INTERPRETED", False)
+    assert cuda.backward_blocks(D, steps, gathered, half) == expected
 
 
 def test_totals_are_sums_in_double_precision():
