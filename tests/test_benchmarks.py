@@ -137,5 +137,6 @@ def test_the_picture_of_ratios(tmp_path: Path) -> None:
 
 
 def test_the_last_median_counts(tmp_path: Path) -> None:
-    (tmp_path / "some.csv").write_text('case,contender,median_ms\na,"b, c",1\na,d,5\na,"b, c",2\n')
+    lines = ['a,"b, c",1,"AMD EPYC, 2 cores"', "a,d,5,NVIDIA H200", 'a,"b, c",2,"AMD EPYC, 2 cores"', "a,d,7,other"]
+    (tmp_path / "some.csv").write_text("\n".join(["case,contender,median_ms,hardware", *lines]))
     assert shown.last_medians(tmp_path / "some.csv") == {("a", "b, c"): 2.0, ("a", "d"): 5.0}

@@ -14,7 +14,8 @@ from gnpool.ops import cuda_backward, cuda_kernels, cuda_math
 
 TYPES = {"p": "*fp64", "q": "*fp64", "eps": "fp32"}
 TYPES |= dict.fromkeys(("S", "E", "D", "chunks", "blocks", "rows", "width", "stats", "CHUNK", "STEPS"), "i32")
-TYPES |= dict.fromkeys(("ptr", "col", "eid", "row", "starts"), "*i64") | {"flags": "*i32", "totals": "*fp64"}
+TYPES |= dict.fromkeys(("ptr", "col", "eid", "row", "starts"), "*i64") | {"flags": "*i32"}
+TYPES |= dict.fromkeys(("sums", "totals"), "*fp64")
 SIZES = {"BR": 4, "BD": 64, "BLOCK": 128, "ROWS": 64, "DIGITS": 40}
 for flag, x in itertools.product((False, True), ("*fp32", "*bf16")):
     names = ("RELU", "DENORMAL", "HAS_COL", "HAS_W", "HAS_EID", "NEED_X", "NEED_W", "SHARED", "EVEN")

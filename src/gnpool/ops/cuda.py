@@ -152,7 +152,7 @@ def pool_bwd(
         if t_ptr is None:
             (col,) = _lists(col)
             starts, chunks = _partition(ptr, S, E, blocks.CHUNK)
-            sums = _new_sums(chunks, x)
+            sums = x.new_empty((chunks, 2, D), dtype=torch.float64)
             launch(
                 cuda_backward.pool_bwd_kernel, (chunks, columns), grad, x, ptr, _or(col, ptr), p, starts, y, extreme,
                 scale, slope, grad_x, sums, eps, S, E, D, HAS_COL=col is not None, **blocks._asdict(), **flags,
@@ -161,7 +161,7 @@ def pool_bwd(
             shared = weight is None and E * D >= SHARED_FROM
             units, fits = _shared_unit(extreme, p, blocks.BD) if shared else (p, p)
             pack = torch.empty_like(extreme)
-            sums = _new_sums(cdiv(S, ROWS), x)
+            sums = x.new_empty((cdiv(S, ROWS), 2, D), dtype=torch.float64)
             launch(
                 cuda_backward.pack_kernel, (sums.size(0), columns), grad, ptr, p, y, extreme, scale, slope, units, fits,
                 pack, sums, S, D, SHARED=shared, ROWS=ROWS, BR=8, BD=blocks.BD, num_warps=4,
@@ -205,20 +205,15 @@ def _shared_unit(extreme: Tensor, p: Tensor, channels: int) -> tuple[Tensor, Ten
     return units, flags
 
 
-def _new_sums(rows: int, x: Tensor) -> Tensor:
-    """Room for dL/dp and dL/dq by parts; few are float64, which :func:`_total` adds in one kernel."""
-    return x.new_empty((rows, 2, x.size(1)), dtype=torch.float32 if rows > 4 * ROWS else torch.float64)
-
-
 def _total(sums: Tensor) -> Tensor:
-    """The sum over the first dimension, in float64."""
+    """The sum over the first dimension; all is float64, so that torch's own sum converts nothing."""
     rows, width = sums.size(0), sums[0].numel()
-    if sums.dtype == torch.float32:
-        totals = sums.new_empty((cdiv(rows, 4 * ROWS), *sums.shape[1:]), dtype=torch.float64)
+    if rows > 4 * ROWS:
+        totals = sums.new_empty((cdiv(rows, 4 * ROWS), *sums.shape[1:]))
         grid = (totals.size(0), cdiv(width, 32))
         launch(cuda_backward.total_kernel, grid, sums, totals, rows, width, ROWS=4 * ROWS, BR=16, BD=32, num_warps=4)
         sums = totals
-    return sums.sum(0, dtype=torch.float64)
+    return sums.sum(0)
 
 
 def _partition(ptr: Tensor, S: int, E: int, chunk: int) -> tuple[Tensor, int]:
