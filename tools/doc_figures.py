@@ -9,7 +9,7 @@ import matplotlib as mpl
 import torch
 
 from gnpool import norm_pool
-from gnpool.insight.names import NAMES
+from gnpool.insight.figure import draw_names
 from gnpool.lab import get_preset
 from gnpool.lab.catalog import find_table, recipe_results
 from gnpool.store import Store
@@ -111,13 +111,10 @@ def p_and_q(path: Path) -> None:
 
 def plane(path: Path) -> None:
     """The ways that the layers of fig_pq took through the plane, seed by seed, in the branch that does the work."""
-    table = recipe_results(find_table("fig_pq"), Store(ROOT / "results" / "paper"), get_preset("paper"), "all")
+    store = Store(ROOT / "results" / "paper", create=False)
+    table = recipe_results(find_table("fig_pq"), store, get_preset("paper"), "all")
     figure, axis = plt.subplots(figsize=(6.4, 4.4), constrained_layout=True)
-    for named in NAMES:
-        axis.plot(1 / named.p, named.q, "o", color="#c9d1da", ms=10, zorder=1)
-        side, across = ("right", -9) if named.name in ("min", "mean", "sum", "root mean square") else ("left", 9)
-        place = {"textcoords": "offset points", "xytext": (across, 8), "ha": side}
-        axis.annotate(named.name, (1 / named.p, named.q), **place, fontsize=9, color="#5b6672")
+    draw_names(axis)
     for cell, colour in zip(table["cells"], COLOURS.values(), strict=True):
         branch = "neg" if cell["row"] == "shortest" else "pos"
         inverse, q = (torch.tensor(cell["curves"][f"{letter}_{branch}"]) for letter in "pq")
@@ -128,8 +125,7 @@ def plane(path: Path) -> None:
         axis.plot(inverse[-1], q[-1], "o", color=colour, ms=6, mec="white", mew=0.8, zorder=4, label=label)
         axis.plot(inverse[0], q[0], "x", color="#20262d", ms=7, zorder=3)
     axis.plot([], [], "x", color="#20262d", ms=7, label="start of training")
-    axis.set(xlim=(-1.15, 1.15), ylim=(-1.25, 1.45), xlabel="p, in even steps of 1/p", ylabel="q")
-    axis.set_xticks([-1, -0.5, 0, 0.5, 1], ["-1", "-2", "±∞", "2", "1"])
+    axis.set_ylim(-1.25, 1.45)
     axis.grid(alpha=0.25)
     axis.legend(frameon=False, loc="lower right")
     save(figure, path)
