@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gnpool.engine import StoppedError
-from gnpool.lab import PRESETS, TABLES, Cell, Runner, Table, table_results
+from gnpool.lab import PRESETS, TABLES, Cell, Runner, Table, reproduce, table_results
 from gnpool.lab.crystallised import crystallised
 from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.stored import find_cell, read_stored, stored_model, stored_models
@@ -112,6 +112,19 @@ def test_without_training_only_what_is_stored_is_done(tmp_path: Path, store: Sto
     empty.put(learned.key, scores=learned.scores, tensors=learned.tensors, meta=learned.meta)
     Runner(empty, SMOKE, torch.device("cpu"), jobs=1, train=False).run([small()])
     assert record_of(empty, crystallised(HARMONIC)).scores == record_of(store, crystallised(HARMONIC)).scores
+
+
+def test_without_tests_only_trainings_are_done(tmp_path: Path, store: Store) -> None:
+    trained = Store(tmp_path)
+    Runner(trained, SMOKE, torch.device("cpu"), jobs=1, test=False).run([small()])
+    assert [key["table"] for table in ("training", "crystal", "score") for key in trained.keys(table)] == ["training"]
+    assert record_of(trained, HARMONIC).scores == record_of(store, HARMONIC).scores
+
+
+def test_nothing_to_do_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nothing to do"):
+        reproduce(["demo"], tmp_path, preset="smoke", train=False, test=False)
+    assert not list(tmp_path.iterdir())
 
 
 class Stop:

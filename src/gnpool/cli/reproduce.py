@@ -70,6 +70,10 @@ def reproduce(
             "--train/--no-training", help="Train what is missing, or only test and crystallise what is stored."
         ),
     ] = True,
+    test: Annotated[
+        bool,
+        typer.Option("--test/--no-tests", help="Test and crystallise models of generated data, or only train them."),
+    ] = True,
     json: Annotated[bool, typer.Option("--json", help="Print what results.json holds.")] = False,
 ) -> None:
     """Reproduce tables and figures of the paper, beside the published numbers.
@@ -95,6 +99,7 @@ def reproduce(
             folds=folds,
             datasets=dataset,
             train=train,
+            test=test,
             engine=engine,
             address=address,
             data_seed=data_seed,

@@ -39,6 +39,7 @@ def reproduce(
     folds: int | None = None,
     datasets: Sequence[str] | None = None,
     train: bool = True,
+    test: bool = True,
     engine: str = "local",
     address: str | None = None,
     data_seed: int = 0,
@@ -65,6 +66,8 @@ def reproduce(
         datasets (Sequence[str], optional): Of cross-validations, train on these data sets alone. (default: all)
         train (bool, optional): Whether to train what is missing, or to do only what stored trainings allow: to
             crystallise and to test their models. (default: ``True``)
+        test (bool, optional): Whether to crystallise and to test what generated data trained, or only to train, as
+            where a GPU is lent by the minute; another call does the rest, on any machine. (default: ``True``)
         engine (str, optional): ``"local"``: this machine; ``"ray"``: a Ray cluster, with the same scores.
             (default: ``"local"``)
         address (str, optional): Of a running Ray cluster. (default: one of this machine's cores is started)
@@ -89,6 +92,8 @@ def reproduce(
     given = [table.id for table in chosen if not isinstance(table, Table)]
     if data_seed and given:
         raise ValueError(f"'data_seed' is for tables on generated data, and the data of {given[0]} is given")
+    if not train and not test:
+        raise ValueError("without 'train' and 'test' there is nothing to do")
     check_engine(engine, address)
     trained = [table for table in chosen if isinstance(table, Table)]
     if engine == "local":
@@ -98,7 +103,8 @@ def reproduce(
     failed: list[FailedStudiesError] = []
     with open_engine(engine, address, device=device, jobs=jobs) as where:
         options: dict[str, Any] = {"jobs": jobs, "engine": where, "on_event": on_event}
-        runner = Runner(store, amount, where.device, search=search, processes=processes, train=train, **options)
+        parts: dict[str, Any] = {"train": train, "test": test}
+        runner = Runner(store, amount, where.device, search=search, processes=processes, **parts, **options)
         todo: list[Callable[[], None]] = [lambda: runner.run(trained)]
         todo += [partial(table.run, store) for table in chosen if isinstance(table, StatisticsTable)]
         if classified and train:

@@ -61,6 +61,7 @@ class Runner:
             its own, ahead of the trainings. (default: ``False``, threads)
         train (bool, optional): Whether to train what is missing, or to do only what stored trainings allow: to
             crystallise and to test their models. (default: ``True``)
+        test (bool, optional): Whether to crystallise and to test, or only to train. (default: ``True``)
         engine (Engine, optional): Who computes. (default: this process)
         on_event (callable, optional): Called with an :class:`Event`, from any thread but never twice at once.
     """
@@ -75,6 +76,7 @@ class Runner:
         jobs: int | None = None,
         processes: bool = False,
         train: bool = True,
+        test: bool = True,
         engine: Engine | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
@@ -88,7 +90,7 @@ class Runner:
         processes = processes and not self.engine.remote
         self.processes = processes and device.type == "cpu" and self.jobs > 1
         self.makers = data_makers(device, preset, self.jobs) if processes else 0
-        self.train = train
+        self.train, self.test = train, test
         self.on_event = on_event
 
     def run(self, tables: Sequence[Table]) -> None:
@@ -99,6 +101,8 @@ class Runner:
         """
         clear_failures(self.store)  # those of an earlier run
         work = exams_by_recipe(tables)
+        if not self.test:
+            work = [(recipe, []) for recipe in _distinct([recipe.base for recipe, _ in work])]
         if not self.train:
             work = [pair for pair in work if pair[0].base.key(self.preset, self.search) in self.store]
         board = _Board(work, self)
@@ -215,6 +219,10 @@ class _Board:
         pairs = [pair for row in zip(self.share, self.costs, strict=True) for pair in zip(*row, strict=True)]
         done = sum(share * cost for share, cost in pairs) - self.skipped
         return done / max(sum(cost for _, cost in pairs) - self.skipped, 1e-9)
+
+
+def _distinct(recipes: Sequence[Recipe]) -> list[Recipe]:
+    return [recipe for place, recipe in enumerate(recipes) if recipe not in recipes[:place]]
 
 
 def exams_by_recipe(tables: Sequence[Table]) -> list[tuple[Recipe, list[Exam]]]:

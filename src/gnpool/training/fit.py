@@ -291,12 +291,14 @@ class _Saver:
 
 
 def _where(unit: Unit, number: int, units: int, began: float) -> Progress:
+    lowest = [kept.value.min() for kept in unit.best.values()]
+    *best, failed, epoch = torch.stack([*lowest, (~unit.alive).sum(), unit.epoch]).tolist()  # one answer of a GPU
     return Progress(
         unit=number,
         units=units,
-        epoch=int(unit.epoch),
+        epoch=int(epoch),
         epochs=unit.study.epochs,
-        best={name: float(kept.value.min()) for name, kept in unit.best.items()},
-        failed=int((~unit.alive).sum()),
+        best=dict(zip(unit.best, best, strict=True)),
+        failed=int(failed),
         seconds=time.monotonic() - began,
     )

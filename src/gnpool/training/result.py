@@ -42,7 +42,7 @@ class Fit:
     def __init__(self, units: Sequence[Unit]) -> None:
         self._units = list(units)
         self._place = [(unit, k) for unit in self._units for k in range(len(unit.runs))]
-        self.runs = [_outcome(number, unit, k) for number, (unit, k) in enumerate(self._place)]
+        self.runs = _outcomes(self._units)
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -121,15 +121,16 @@ class Fit:
         return f"Fit({len(self)} runs, {failed} failed)"
 
 
-def _outcome(number: int, unit: Unit, k: int) -> Outcome:
-    best = {
-        name: Best(int(kept.epoch[k]), float(kept.value[k]))
-        for name, kept in unit.best.items()
-        if int(kept.epoch[k]) >= 0
-    }
-    failed = int(unit.failed[k])
-    reason = f"the loss or its gradient was not finite in epoch {failed}" if failed >= 0 else None
-    return Outcome(number, unit.runs[k].setting, unit.runs[k].seed, best, reason)
+def _outcomes(units: Sequence[Unit]) -> list[Outcome]:
+    """What became of every run. Each tensor is copied as a whole: a GPU that others use answers only now and then."""
+    found: list[Outcome] = []
+    for unit in units:
+        best = {name: (kept.epoch.tolist(), kept.value.tolist()) for name, kept in unit.best.items()}
+        for k, (run, failed) in enumerate(zip(unit.runs, unit.failed.tolist(), strict=True)):
+            reached = {name: Best(epochs[k], values[k]) for name, (epochs, values) in best.items() if epochs[k] >= 0}
+            reason = f"the loss or its gradient was not finite in epoch {failed}" if failed >= 0 else None
+            found.append(Outcome(len(found), run.setting, run.seed, reached, reason))
+    return found
 
 
 def _value(run: Outcome, criterion: str) -> float:

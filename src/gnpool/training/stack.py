@@ -71,8 +71,8 @@ class Stack:
 
     def state_dict(self, row: Tensor, constants: dict[str, Tensor]) -> dict[str, Tensor]:
         """One replica's row and constants -> a state dict of the module, on the CPU and independent of the stack."""
-        state = {**self.unflatten(row.detach()), **constants}
-        return {name: state[one_name].cpu().clone() for name, one_name in self.names.items()}
+        state = {**self.unflatten(row.detach().cpu()), **{name: value.cpu() for name, value in constants.items()}}
+        return {name: state[one_name].clone() for name, one_name in self.names.items()}
 
 
 def seeded(make_model: Callable[[], M], seed: int) -> M:

@@ -113,16 +113,18 @@ class Unit:
 
     def train_epoch(self, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Train to the end of the epoch and validate; False if stopped on the way, between two steps."""
-        study, number, done = self.study, int(self.epoch), int(self.step)
+        study = self.study
+        number, done = torch.stack((self.epoch, self.step)).tolist()
+        steps = done
         if study.schedule is not None:
             self.optimizer.scale.fill_(study.schedule(number))
-        for step, take in enumerate(self._epoch(number, done), start=done):
+        for take in self._epoch(number, done):
             if stopped():
                 return False
             if self.draws:
-                torch.manual_seed(_mix([number, step, *(run.seed for run in self.runs)]))
+                torch.manual_seed(_mix([number, steps, *(run.seed for run in self.runs)]))
             take()
-        steps = int(self.step)
+            steps += 1
         if steps == 0:
             raise ValueError("fit_many: 'batches' gave no batch")
         self.history["train"][number] = self.train_loss / steps
