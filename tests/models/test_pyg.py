@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
 import torch
+from hypothesis import given
 from torch import Tensor
 from torch_geometric.nn import GCNConv, SAGPooling, global_max_pool, global_mean_pool
 from torch_geometric.nn.aggr import Set2Set as PyGSet2Set
@@ -14,6 +16,7 @@ from torch_geometric.nn.aggr import SortAggregation
 from torch_geometric.nn.aggr.utils import InducedSetAttentionBlock, MultiheadAttentionBlock
 
 from gnpool.models import AttentionBlock, SAGPoolNet, Set2Set, SetTransformer, SortPooling
+from gnpool.models.sagpool import _largest, _places
 from gnpool.models.set_transformer import _InducedAttention
 from tests.models.cases import alive, gradients, graphs, sets
 
@@ -114,6 +117,20 @@ def test_sagpool(ratio: float, loops: bool) -> None:
             other = ".".join([*parts[:2], "gnn", *parts[2:]])
         torch.testing.assert_close(gradient, wanted[other])
     assert float(got["scores.0.lin.weight"].abs().sum()) > 0
+
+
+def test_sagpool_keeps_the_first_of_equal_nodes() -> None:
+    score = torch.tensor([[1.0, 2.0, 2.0, 1.0, 7.0], [3.0, 3.0, 3.0, 3.0, 3.0]])
+    held = torch.tensor([[True, True, True, True, False], [True, True, True, True, True]])
+    chosen = _largest(score, held, torch.tensor([1, 3]), 3)
+    assert chosen.int().argmax(2).tolist() == [[1, 0, 0], [0, 1, 2]]
+    assert chosen.any(2).tolist() == [[True, False, False], [True, True, True]]
+
+
+@given(ratio=st.floats(0.01, 1.0), longest=st.integers(1, 3000), dtype=st.sampled_from([torch.float32, torch.float64]))
+def test_sagpool_has_a_place_for_every_node_that_stays(ratio: float, longest: int, dtype: torch.dtype) -> None:
+    staying = (ratio * torch.arange(longest + 1).to(dtype)).ceil().long()
+    assert int(staying.max()) <= _places(ratio, longest) <= longest
 
 
 def as_pyg(block: AttentionBlock) -> MultiheadAttentionBlock:

@@ -1,6 +1,8 @@
-"""SAGPool, hierarchical, in a dense masked form."""
+"""SAGPool, hierarchical, in a dense form."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 import torch.nn.functional as F
@@ -21,9 +23,9 @@ class SAGPoolNet(torch.nn.Module):
     :math:`\lceil r n \rceil` nodes of largest score stay, multiplied by its tanh, with the edges among them. Readouts
     of the blocks, max and mean of the nodes that stay, are added up; three fully connected layers follow.
 
-    Nodes that leave are masked, not removed: shapes do not depend on scores, so that many models with different
-    scores run at once. Graphs are laid out as (G, M) with M the largest size and adjacency as (G, M, M): the network
-    is meant for batches of graphs of similar and moderate size. Values are those of PyG's
+    Graphs are laid out as (G, M) with M the largest size and adjacency as (G, M, M): the network is meant for batches
+    of graphs of similar and moderate size. How many nodes stay depends on sizes alone, and so do all shapes: many
+    models with different scores run at once. Values are those of PyG's
     :class:`~torch_geometric.nn.GCNConv` and :class:`~torch_geometric.nn.SAGPooling`, whose weights fit. Of nodes with
     equal scores the first stay.
 
@@ -87,16 +89,18 @@ class SAGPoolNet(torch.nn.Module):
         r"""Forward pass; without ``batch`` and ``ptr`` all nodes are one graph. Arguments as in :class:`GraphNet`."""
         graphs = Segments(x, batch, ptr, batch_size, max_nodes)
         adjacency = dense_adjacency(plain(edge_index), graphs, x.dtype)  # (G, M, M), with loops
-        h, kept, sizes = graphs.dense(x), graphs.mask, graphs.sizes
+        h, held, sizes = graphs.dense(x), graphs.mask, graphs.sizes
         total: Tensor | float = 0.0
         for conv, to_score in zip(self.convs, self.scores, strict=True):
             h = conv(h, adjacency, add_loop=False).relu()
             score = to_score(h, adjacency, add_loop=False).squeeze(-1)  # (G, M)
-            sizes = (self.ratio * sizes.to(x.dtype)).ceil().long()  # of graphs, not of replicas
-            kept = _largest(score, kept, sizes)
-            h = torch.where(kept[..., None], h * score.tanh()[..., None], 0.0)
-            adjacency = adjacency * (kept[:, :, None] & kept[:, None, :])
-            total = total + _readout(h, kept, sizes)
+            sizes = (self.ratio * sizes.to(x.dtype)).ceil().long()
+            places = _places(self.ratio, held.size(1))
+            chosen = _largest(score, held, sizes, places).to(x.dtype)  # (G, P, M)
+            h = chosen @ (h * score.tanh()[..., None])
+            adjacency = chosen @ adjacency @ chosen.mT
+            held = torch.arange(places, device=sizes.device) < sizes[:, None]  # (G, P), of all replicas
+            total = total + _readout(h, held, sizes)
         h = F.dropout(self.lin1(total).relu(), self.dropout, self.training) if self.dropout else self.lin1(total).relu()
         y: Tensor = self.out(self.lin2(h).relu())
         return y
@@ -121,14 +125,25 @@ def dense_adjacency(edge_index: Tensor, graphs: Segments, dtype: torch.dtype) ->
     return counts + torch.diag_embed(graphs.mask.to(dtype))
 
 
-def _largest(score: Tensor, among: Tensor, sizes: Tensor) -> Tensor:
-    """Which places (G, M) hold the ``sizes`` (G) largest scores; of equal ones the first."""
-    order = torch.where(among, score, -torch.inf).argsort(dim=1, descending=True, stable=True)
-    return order.argsort(dim=1) < sizes[:, None]
+def _places(ratio: float, longest: int) -> int:
+    """What the rounded ``ratio`` of no size up to ``longest`` exceeds, in whatever precision that is computed."""
+    return min(longest, math.floor(ratio * longest * (1 + 1e-6)) + 1)
 
 
-def _readout(h: Tensor, kept: Tensor, sizes: Tensor) -> Tensor:
-    """Max and mean over the nodes kept, (G, M, D) -> (G, 2D); 0 for a graph without nodes."""
-    largest = torch.where(kept[..., None], h, -torch.inf).amax(dim=1)
+def _largest(score: Tensor, held: Tensor, sizes: Tensor, places: int) -> Tensor:
+    """(G, P, M): which node (of M) comes to which place (of P), so that those of the ``sizes`` (G) largest scores stay,
+    in their order; of equal ones the first.
+    """
+    mine, other = score[:, :, None], score[:, None, :]
+    before = torch.ones(2 * score.shape[-1:], dtype=torch.bool, device=score.device).tril(-1)
+    ahead = ((other > mine) | ((other == mine) & before)) & held[:, None, :]
+    kept = held & (ahead.sum(2) < sizes[:, None])  # (G, M); to count takes less time than to sort
+    place = kept.cumsum(1) - 1
+    return kept[:, None, :] & (place[:, None, :] == torch.arange(places, device=score.device)[:, None])
+
+
+def _readout(h: Tensor, held: Tensor, sizes: Tensor) -> Tensor:
+    """Max and mean over the nodes there are, (G, P, D) -> (G, 2D); 0 for a graph without nodes."""
+    largest = torch.where(held[..., None], h, -torch.inf).amax(dim=1)
     largest = torch.where(sizes[:, None] > 0, largest, 0.0)
     return torch.cat([largest, h.sum(dim=1) / sizes[:, None].clamp(min=1)], dim=-1)
