@@ -102,6 +102,18 @@ def test_bad_choice(option: str, value: str) -> None:
     assert f"Invalid value for '{option}'" in done.stderr
 
 
+def test_training_and_tests_apart_give_the_same(tmp_path: Path) -> None:
+    first = invoke(SMALL, "--no-tests", out=tmp_path)
+    assert first.exit_code == 0, first.stderr
+    assert "6 published cells: 6 not run" in first.stdout
+    assert first.stdout.splitlines()[-1].startswith("Only trained: the same command with --no-training")
+    second = invoke(SMALL, "--no-training", out=tmp_path)
+    assert second.exit_code == 0, second.stderr
+    (table,) = read(tmp_path)["tables"]
+    assert [cell["ours"] for cell in table["cells"]] == [c["ours"] for c in smoke_results()[SMALL]["cells"]]
+    assert "nothing to do" in invoke(SMALL, "--no-tests", "--no-training", out=tmp_path).stderr
+
+
 def test_jobs_must_be_positive() -> None:
     assert CliRunner().invoke(app, ["reproduce", SMALL, "--jobs", "0"]).exit_code == 2
 

@@ -120,6 +120,8 @@ def reproduce(
         show_result(table)
     for path in [folder / "results.json", *drawn]:
         say(f"wrote {path}")
+    if not test:
+        say("Only trained: the same command with --no-training in place of --no-tests does the rest.")
 
 
 def show_plan(
