@@ -8,13 +8,11 @@ import math
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Batch as PygBatch
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GATConv, global_add_pool
 
 from gnpool import Batches, Setting, fit_many
-from gnpool.training import Fit
 from gnpool.training import fit as fit_module
 from tests.training.alone import score, train_alone
 from tests.training.problems import Net, absolute, call, graphs, squared
@@ -74,23 +72,6 @@ def test_best_setting_is_by_the_mean_over_seeds():
     assert result.best_setting() == Setting(lr=1e-2)
     assert result.best().number == int(values.argmin())
     assert [run.number for run in result.runs_of(Setting(lr=1e-7))] == [3, 4, 5]
-
-
-def test_outcomes_of_many_runs_are_read_at_once():
-    """A GPU that other studies use answers a few times a second: once for each run would take minutes."""
-
-    class Answers(TorchDispatchMode):
-        count = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            self.count += func is torch.ops.aten._local_scalar_dense.default
-            return func(*args, **(kwargs or {}))
-
-    result = fit(seeds=3, epochs=1)
-    with Answers() as answers:
-        again = Fit(result._units)
-    assert answers.count == 0
-    assert again.runs == result.runs
 
 
 def test_evaluate_gives_every_run_at_its_best_epoch():

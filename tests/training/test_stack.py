@@ -1,4 +1,4 @@
-"""A stack holds what the modules of its seeds hold, put together on the CPU and moved once."""
+"""A stack holds what the modules of its seeds hold, put together on the CPU and moved once, there and back."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gnpool import Setting, fit_many
+from gnpool.training import Fit
 from gnpool.training.stack import Stack
-from tests.training.problems import Net
+from tests.training.problems import Net, graphs, squared
 
 CPU = torch.device("cpu")
 SEEDS = [3, 1, 3, 0, 1, 3]
@@ -94,6 +96,27 @@ def test_each_tensor_moves_once(seeds: int) -> None:
     assert stack.flat.shape == (seeds, sum(stack.sizes))
     own = len([*stack.module.parameters(), *stack.module.buffers()])
     assert moves.count == own + 1 + len(stack.constants)
+
+
+class Answers(TorchDispatchMode):
+    """Counts numbers that are asked for one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+def test_outcomes_of_many_runs_are_read_at_once() -> None:
+    """A GPU that other studies use answers a few times a second: once for each run would take minutes."""
+    result = fit_many(Net, graphs(8), squared, Setting(lr=1e-3), seeds=3, epochs=1, validation=graphs(4, seed=1))
+    with Answers() as answers:
+        again = Fit(result._units)
+    assert answers.count == 0
+    assert again.runs == result.runs
 
 
 def test_another_architecture_is_refused_whatever_repeats() -> None:

@@ -103,8 +103,9 @@ def reproduce(
     failed: list[FailedStudiesError] = []
     with open_engine(engine, address, device=device, jobs=jobs) as where:
         options: dict[str, Any] = {"jobs": jobs, "engine": where, "on_event": on_event}
-        parts: dict[str, Any] = {"train": train, "test": test}
-        runner = Runner(store, amount, where.device, search=search, processes=processes, **parts, **options)
+        runner = Runner(
+            store, amount, where.device, search=search, processes=processes, train=train, test=test, **options
+        )
         todo: list[Callable[[], None]] = [lambda: runner.run(trained)]
         todo += [partial(table.run, store) for table in chosen if isinstance(table, StatisticsTable)]
         if classified and train:
