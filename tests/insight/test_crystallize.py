@@ -7,8 +7,8 @@ import torch
 from torch_geometric.data import Data
 
 from gnpool import Batches, GNPAggregation, Setting, crystallize, fit_many
-from gnpool.insight.crystallize import Trial, _choose
-from gnpool.models import GraphNet, SetNet
+from gnpool.insight.crystallize import SETTINGS, Trial, _choose
+from gnpool.models import GraphNet, NodeNet, SetNet
 from gnpool.tasks import get_task
 from gnpool.training import evaluate_items
 
@@ -188,3 +188,33 @@ def test_a_model_of_poolings_alone():
     crystal = crystallize(Net(), sets, sets, squared, epochs=2, trials=3, batch_size=8)
     assert crystal.choice.describe() == "pool: sum"
     assert crystal.model(torch.ones(1000, 1), torch.zeros(1000, dtype=torch.long)).item() == pytest.approx(1000)
+
+
+def test_one_pooling_throughout_a_stack_is_simpler_than_several():
+    def trial(*names, branch="positive"):
+        return Trial({str(place): {branch: name} for place, name in enumerate(names)}, True, "refitted")
+
+    assert trial("min", "min", "min").complexity < trial("sum", "sum", "max").complexity
+    assert trial("min", "min").complexity > trial("sum", "max").complexity  # two layers are no stack: names decide
+
+
+def test_a_stack_is_tried_with_one_pooling_from_fresh_weights():
+    """Learned weights that say min as the negative of max hide that min throughout is right."""
+    task = get_task("shortest")
+    graphs = task.dataset("train", count=16, seed=0)
+
+    def fresh_trials(seed):
+        torch.manual_seed(seed)
+        model = NodeNet(1, aggr="gnp", edge_weights=True, layers=3, hidden=4)
+        found = crystallize(model, graphs, graphs, task.loss, epochs=2, trials=1, finalists=1, batch_size=8)
+        return {trial.stage: trial for trial in found.tried if trial.fresh}
+
+    trials = fresh_trials(0)
+    assert all(len(set(map(str, trial.poolings.values()))) == 1 for trial in trials.values())
+    assert set(trials) == {"screened", "refitted"}  # two branches were looked at, and the better one was refitted
+    assert trials["refitted"].loss < trials["screened"].loss < float("inf")
+    assert trials["refitted"].describe().endswith(", from fresh weights")
+    assert trials["refitted"].setting.lr in {3 * setting.lr for setting in SETTINGS}
+    weights, again, other = (fresh_trials(seed)["refitted"].state["out.weight"] for seed in (0, 0, 1))
+    assert torch.equal(weights, again)
+    assert not torch.equal(weights, other)  # what was learned from other weights begins with others

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from gnpool.insight.proposals import combinations
+from gnpool.insight.proposals import combinations, one_throughout
 from gnpool.insight.reading import BranchReading, Reading
 
 POSITIVE = ("sum", "mean", "max", "L2 norm", "root mean square")
@@ -64,3 +64,18 @@ def test_of_many_layers_those_with_one_pooling_in_all_come_early():
         branches += layer(f"layers.{k}", {name: 0.01}, {"min": 0.3}, 0.6)
     found = first(Reading(tuple(branches), True), 16)
     assert {f"layers.{k}": {"negative": "min"} for k in range(3)} in found
+
+
+def test_a_stack_tries_what_its_last_layer_has_become_throughout():
+    small = layer("c", {"max": 0.01}, {"min": 0.02}, 0.3)
+    stack = [*layer("a", {"sum": 0.1}, {"min": 0.1}, 0.5), *layer("b", {"max": 0.1}, {"min": 0.1}, 0.9), *small]
+    found = one_throughout(Reading(tuple(stack), True))
+    assert found == [  # the larger share of the last layer first
+        {"a": {"negative": "min"}, "b": {"negative": "min"}, "c": {"negative": "min"}},
+        {"a": {"positive": "max"}, "b": {"positive": "max"}, "c": {"positive": "max"}},
+    ]
+    hardly = [*stack[:4], *layer("c", {"max": 0.01}, {"min": 0.02}, 0.01)]
+    assert one_throughout(Reading(tuple(hardly), True)) == found[:1]
+    alone = [stack[0], *stack[2:]]  # the first layer has no negative branch
+    assert one_throughout(Reading(tuple(alone), True)) == found[1:]
+    assert one_throughout(Reading(tuple(stack[2:]), True)) == []  # two layers are no stack

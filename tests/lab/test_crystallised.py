@@ -55,6 +55,7 @@ def test_the_key_says_what_it_was_made_from() -> None:
     learned, star = HARMONIC.key(PAPER, "all"), crystallised(HARMONIC).key(PAPER, "all")
     assert learned["preset"] == "paper-1fe8bd5f"  # of units that exist: it must never change
     assert star == {**learned, "table": "crystal", "model": "gnp*", "method": 1}
+    assert crystallised(node("shortest", "gnp")).key(PAPER, "all")["method"] == 2
     assert crystallised(HARMONIC).base == HARMONIC
     score = Exam().key(star, PAPER, HARMONIC.spec)
     assert score["table"] == "score"

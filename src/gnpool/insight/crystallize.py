@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from gnpool.insight.crystal import CrystalAggregation
 from gnpool.insight.names import BY_NAME
 from gnpool.insight.probe import branches_of, gnp_layers
-from gnpool.insight.proposals import Poolings, combinations
+from gnpool.insight.proposals import STACK, Poolings, combinations, one_throughout
 from gnpool.insight.reading import Reading, read
 from gnpool.training import Batches, Setting, evaluate_mean, fit_many, seeded
 from gnpool.training.checkpoint import fingerprint_of
@@ -31,6 +31,7 @@ EXACT = 1e-3  # or by this part of the loss of the model as given: what is below
 SHOWN = 12  # trials that are printed; all of them are in ``tried``
 READ_GRAPHS = 200  # validation graphs that the reading looks at
 SCREEN_GRAPHS, SCREEN_EPOCHS = 256, 8  # how short the first look at a combination is
+FRESH_LOOK, FRESH_EPOCHS, FRESH_RATE = 1 / 4, 2, 3  # from fresh weights: epochs of a first look and after, rates; times
 SETTINGS = (  # the first one alone for first looks
     Setting(lr=1e-2, lr_p=3e-2, optimizer="adam"),
     Setting(lr=3e-3, lr_p=3e-2, optimizer="adam"),
@@ -45,11 +46,12 @@ class Trial:
     Args:
         poolings (dict): By layer, the name of the pooling of each branch that is kept; empty: GNP stays.
         biases (bool): Whether the linear layers of the model have kept their biases.
-        stage (str): ``"given"``: the model as it was given; ``"screened"``: refitted for a short time on a part of the
-            data; ``"refitted"``: for as long as asked.
+        stage (str): ``"given"``: the model as it was given; ``"screened"``: refitted for a short time, and mostly on a
+            part of the data; ``"refitted"``: for as long as asked.
         loss (float): Lowest validation loss.
         setting (Setting, optional): The setting that reached it; None for the model as it was given.
         failed (str, optional): Why it could not be refitted.
+        fresh (bool): Whether it began with fresh weights in place of the learned ones.
     """
 
     poolings: Poolings
@@ -58,6 +60,7 @@ class Trial:
     loss: float = math.inf
     setting: Setting | None = None
     failed: str | None = None
+    fresh: bool = False
     state: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -67,11 +70,12 @@ class Trial:
 
     @property
     def complexity(self) -> tuple[int, ...]:
-        """Fewer learned layers, fewer branches, no biases, simpler names come first."""
+        """Fewer learned layers, fewer branches, no biases, one pooling throughout, simpler names come first."""
         learned = sum(not names for names in self.poolings.values())
         branches = sum(len(names) or 2 for names in self.poolings.values())
         ranks = sum(BY_NAME[name].rank for names in self.poolings.values() for name in names.values())
-        return (learned, branches, self.biases, ranks)
+        kinds = {tuple(names.values()) for names in self.poolings.values()} if len(self.poolings) >= STACK else {()}
+        return (learned, branches, self.biases, len(kinds), ranks)
 
     def describe(self) -> str:
         """In words, layer by layer."""
@@ -79,7 +83,8 @@ class Trial:
         for layer, names in self.poolings.items():
             pooling = " and ".join(names.values()) if names else LEARNED
             parts.append(f"{layer or 'model'}: {pooling}")
-        return ", ".join(parts) + ("" if self.biases else ", no biases")
+        parts += [] if self.biases else ["no biases"]
+        return ", ".join([*parts, "from fresh weights"] if self.fresh else parts)
 
 
 @dataclass(frozen=True)
@@ -130,9 +135,12 @@ def crystallize(
     of them are tried, with the biases of all linear layers kept and dropped: exponents fixed, a branch that is not
     named dropped, everything else refitted from the learned weights under several settings at once, with rates that
     fall to zero. All get a first look, short and with the first setting; the best of them, and the model with its
-    learned GNP, are refitted for longer. Of those whose validation loss is within a fifth of the lowest and a fiftieth
-    of the learned GNP's, or above them by less than a thousandth of the loss of the model as given, the simplest is
-    chosen; if that is the learned GNP, the model stays as it was given. Test data is never seen.
+    learned GNP, are refitted for longer. Learned weights can hide the simplest answer: a stack of three layers or more
+    may have learned to say min as the negative of max. So for such a model each pooling that its last layer has become
+    is tried in all layers from fresh weights too, and the best of these is refitted with the others. Of those whose
+    validation loss is within a fifth of the lowest and a fiftieth of the learned GNP's, or above them by less than a
+    thousandth of the loss of the model as given, the simplest is chosen; if that is the learned GNP, the model stays as
+    it was given. Test data is never seen.
 
     Args:
         model (torch.nn.Module): A trained model with GNP layers; it is not changed.
@@ -194,30 +202,36 @@ def crystallize(
         for poolings in itertools.islice(filter(functools.partial(_keeps_width, model), combinations(reading)), trials)
         for biases in ((True, False) if _has_biases(model) else (True,))
     ]
-    total = len(wanted) + min(finalists, len(wanted)) + 1
+    keeping = filter(functools.partial(_keeps_width, model), one_throughout(reading))
+    wanted += [Trial(poolings, True, "screened", fresh=True) for poolings in keeping]
+    total = len(wanted) + min(finalists, len(wanted)) + any(trial.fresh for trial in wanted) + 1
     cpu = torch.device(device).type == "cpu"
-    origin = None if checkpoint is None else _weights(model)
+    origin = _weights(model)
 
     def refit(number: int, trial: Trial, stage: str) -> Trial:
-        first = stage == "screened"
+        first, fresh = stage == "screened", trial.fresh
         length = min(SCREEN_EPOCHS, epochs) if first else epochs
+        rates = settings
+        if fresh:
+            length = max(1, round(epochs * (FRESH_LOOK if first else FRESH_EPOCHS)))
+            rates = [replace(setting, lr=FRESH_RATE * setting.lr) for setting in settings]
         if check is not None:
             check()
         if progress is not None:
             progress(number, total, trial.describe())
         part = _first(validation, SCREEN_GRAPHS) if first else validation
-        make = functools.partial(replaced, model, trial.poolings, trial.biases)
+        make = functools.partial(_renewed if fresh else replaced, model, trial.poolings, trial.biases)
         candidate = seeded(make, 0).eval()
         if not any(parameter.requires_grad for parameter in candidate.parameters()):  # nothing to refit
             score = evaluate_mean(candidate, part, loss, forward=call)
             return replace(trial, stage=stage, loss=score, state=candidate.state_dict())
-        name = f"{stage}-{fingerprint_of([origin, trial.poolings, trial.biases])}"
+        name = f"{stage}-{fingerprint_of([origin, trial.poolings, trial.biases, fresh])}"
         fit = fit_many(
             make,
-            _first(train, SCREEN_GRAPHS if first else graphs),
+            _first(train, SCREEN_GRAPHS if first and not fresh else graphs),
             loss,
-            settings[:1] if first else settings,
-            seeds=[0],
+            rates[:1] if first else rates,
+            seeds=[int(origin[:8], 16) if fresh else 0],  # models that learned from other weights begin with others
             epochs=length,
             validation=part,
             forward=call,
@@ -241,7 +255,8 @@ def crystallize(
         simplest = min((other.complexity for other in screened if other.loss <= exact), default=trial.complexity)
         if trial.complexity <= simplest:
             screened.append(refit(number, trial, "screened"))
-    best = sorted(screened, key=lambda trial: trial.loss)[:finalists]
+    ranked = sorted(screened, key=lambda trial: trial.loss)
+    best = [trial for trial in ranked if not trial.fresh][:finalists] + [trial for trial in ranked if trial.fresh][:1]
     tried = [given]
     for trial in [*sorted(best, key=lambda trial: trial.complexity), given]:  # the learned GNP is the least simple
         tried.append(refit(len(wanted) + len(tried) - 1, trial, "refitted"))
@@ -293,6 +308,15 @@ def replaced(model: torch.nn.Module, poolings: Poolings, biases: bool = True) ->
     return model
 
 
+def _renewed(model: torch.nn.Module, poolings: Poolings, biases: bool = True) -> torch.nn.Module:
+    """The same with fresh weights, wherever a module knows how to make them."""
+    model = replaced(model, poolings, biases)
+    for module in model.modules():
+        if callable(reset := getattr(module, "reset_parameters", None)):
+            reset()
+    return model
+
+
 def _with_bias(model: torch.nn.Module) -> list[torch.nn.Module]:
     """The linear layers that have a bias, torch's and PyG's."""
     return [m for m in model.modules() if type(m).__name__ == "Linear" and isinstance(m.bias, Tensor)]
@@ -318,7 +342,7 @@ def _choose(tried: Sequence[Trial]) -> tuple[Trial, str]:
 
 
 def _same(a: Trial, b: Trial) -> bool:
-    return a.poolings == b.poolings and a.biases == b.biases
+    return (a.poolings, a.biases, a.fresh) == (b.poolings, b.biases, b.fresh)
 
 
 def _first(batches: Batches, count: int | None) -> Batches:

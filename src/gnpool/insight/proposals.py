@@ -16,6 +16,7 @@ MISSING = 0.5  # times the share of a branch that is dropped: refitting makes up
 PAIR = 0.2  # two branches in place of one
 JOIN = 0.05  # a pooling with an element more in place of the plain one
 LEARNED = 0.4  # a layer that stays learned
+STACK = 3  # so many layers are a stack: layers of one kind, which mostly want one pooling
 WIDEST = {1: 40, 2: 12}  # options of a layer by the number of layers; 5 where there are more
 
 
@@ -28,7 +29,7 @@ def combinations(reading: Reading) -> Iterator[Poolings]:
     layers = reading.layers
     options = [_options(reading.layer(layer)) for layer in layers]
     mixed = itertools.product(*(found[: WIDEST.get(len(layers), 5)] for found in options))
-    alike = _alike(options) if len(layers) > 2 else []
+    alike = _alike(options) if len(layers) >= STACK else []
     seen: list[Poolings] = []
     for pair in itertools.zip_longest(*(sorted(choices, key=_distance) for choices in (alike, mixed))):
         for choice in pair:
@@ -36,6 +37,20 @@ def combinations(reading: Reading) -> Iterator[Poolings]:
             if any(poolings.values()) and poolings not in seen:
                 seen.append(poolings)
                 yield poolings
+
+
+def one_throughout(reading: Reading) -> list[Poolings]:
+    """For a stack: each pooling that a branch of its last layer has become, in all layers."""
+    layers = reading.layers
+    if len(layers) < STACK:
+        return []
+    last = [branch for branch in reading.layer(layers[-1]) if branch.used]
+    there = {layer: {branch.branch for branch in reading.layer(layer)} for layer in layers}
+    return [
+        {layer: {branch.branch: branch.name} for layer in layers}
+        for branch in last
+        if all(branch.branch in names for names in there.values())
+    ]
 
 
 def _alike(options: list[list[Option]]) -> list[tuple[Option, ...]]:
