@@ -162,6 +162,8 @@ def test_spread_over_data(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         one["verdict"] == two["verdict"] for one, two in zip(mine["cells"], found["spread"][1][2]["cells"], strict=True)
     )
     assert f"### ablation\\_b, data seed 1\n\nThe same verdict in {same} of 6 cells." in made["spread"]
+    assert "### graph\\_diff, data seed 1" in made["spread"]
+    assert "heterogeneous" not in made["spread"]  # it has cells of graph_diff and no other here
     assert "- the GPU machine, held once, from start to end: 12 s (12 s)" in made["cost"]
     assert "- the quick preset, `gnpool tables`: 90 s on 2 cores" in made["cost"]
 

@@ -168,10 +168,14 @@ def cost_block(cost: Mapping[str, Any], tables: Sequence[Result]) -> str:
 
 
 def spread_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]]) -> str:
-    """Tables on other data beside the record: both means, both verdicts."""
-    blocks = []
+    """Tables on other data beside the record: both means, both verdicts.
+
+    A table that only repeats cells of those before it, as one of GNP alone does, is left out.
+    """
+    blocks: list[str] = []
     first = {(t["table"], c["row"], c["column"]): c for t in tables for c in t["cells"]}
     for seed, others in spread.items():
+        told: set[tuple[str, ...]] = set()
         for table in others:
             lines = [["row", "column", "paper", "data seed 0", f"data seed {seed}", "verdicts"]]
             pairs = [(first[table["table"], cell["row"], cell["column"]], cell) for cell in table["cells"]]
@@ -181,6 +185,10 @@ def spread_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]
                     place = [plain(other["row"]), plain(other["column"])]
                     both = [shown(cell).ours for cell in (one, other)]
                     lines.append([*place, shown(other).paper or "", *both, ", then ".join(words)])
+            values = {tuple(line[2:]) for line in lines[1:]}
+            if values <= told:
+                continue
+            told |= values
             same = sum(word_of(one) == word_of(other) for one, other in pairs if is_compared(one) and other["ours"])
             compared = sum(bool(is_compared(one) and other["ours"]) for one, other in pairs)
             title = f"### {plain(table['table'])}, data seed {seed}\n\nThe same verdict in {same} of {compared} cells."
