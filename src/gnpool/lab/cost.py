@@ -54,7 +54,7 @@ def training_seconds(recipe: Recipe, preset: Preset, search: str, kind: str) -> 
     batches = math.ceil(preset.counts.get("train", task.counts["train"]) / recipe.batch_in(preset))
     if recipe.crystallised:
         one = CRYSTAL_SECONDS.get(preset.name, 30.0)
-        if task.level == "node" and preset.name != "smoke":  # a few long refits; bfs took 844 s on a core, shortest 1,800
+        if task.level == "node" and preset.name != "smoke":  # long refits; bfs took 844 s on a core, shortest 1,800
             milliseconds = _units(recipe.base, preset, NODE["finalists"] + 1, kind)
             one += VALIDATION * node_epochs(preset, task) * batches * milliseconds / 1000
         return one * preset.seeds
