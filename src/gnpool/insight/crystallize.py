@@ -31,7 +31,7 @@ EXACT = 1e-3  # or by this part of the loss of the model as given: what is below
 SHOWN = 12  # trials that are printed; all of them are in ``tried``
 READ_GRAPHS = 200  # validation graphs that the reading looks at
 SCREEN_GRAPHS, SCREEN_EPOCHS = 256, 8  # how short the first look at a combination is
-FRESH_LOOK, FRESH_EPOCHS, FRESH_RATE = 1 / 4, 2, 3  # with fresh weights, times a refit's: epochs of looks, epochs, rates
+FRESH_LOOK, FRESH_EPOCHS, FRESH_RATE = 1 / 4, 2, 3  # fresh weights, times a refit's: epochs of looks, epochs, rates
 SETTINGS = (  # the first one alone for first looks
     Setting(lr=1e-2, lr_p=3e-2, optimizer="adam"),
     Setting(lr=3e-3, lr_p=3e-2, optimizer="adam"),
