@@ -191,21 +191,21 @@ def test_a_model_of_poolings_alone():
 
 
 def test_one_pooling_throughout_a_stack_is_simpler_than_several():
-    def trial(*names, branch="positive"):
-        return Trial({str(place): {branch: name} for place, name in enumerate(names)}, True, "refitted")
+    def trial(*names):
+        return Trial({str(place): {"positive": name} for place, name in enumerate(names)}, True, "refitted")
 
-    assert trial("min", "min", "min").complexity < trial("sum", "sum", "max").complexity
-    assert trial("min", "min").complexity > trial("sum", "max").complexity  # two layers are no stack: names decide
+    assert trial("max", "max", "max").complexity < trial("sum", "sum", "max").complexity
+    assert trial("max", "max").complexity > trial("sum", "max").complexity  # two layers are no stack: names decide
 
 
 def test_a_stack_is_tried_with_one_pooling_from_fresh_weights():
-    """Learned weights that say min as the negative of max hide that min throughout is right."""
     task = get_task("shortest")
     graphs = task.dataset("train", count=16, seed=0)
 
-    def fresh_trials(seed):
+    def fresh_trials(seed, frozen=False):
         torch.manual_seed(seed)
         model = NodeNet(1, aggr="gnp", edge_weights=True, layers=3, hidden=4)
+        model.out.requires_grad_(not frozen)
         found = crystallize(model, graphs, graphs, task.loss, epochs=2, trials=1, finalists=1, batch_size=8)
         return {trial.stage: trial for trial in found.tried if trial.fresh}
 
@@ -218,3 +218,6 @@ def test_a_stack_is_tried_with_one_pooling_from_fresh_weights():
     weights, again, other = (fresh_trials(seed)["refitted"].state["out.weight"] for seed in (0, 0, 1))
     assert torch.equal(weights, again)
     assert not torch.equal(weights, other)  # what was learned from other weights begins with others
+    torch.manual_seed(0)
+    given = NodeNet(1, aggr="gnp", edge_weights=True, layers=3, hidden=4).out.weight
+    assert torch.equal(fresh_trials(0, frozen=True)["refitted"].state["out.weight"], given)

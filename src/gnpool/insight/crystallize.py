@@ -309,11 +309,15 @@ def replaced(model: torch.nn.Module, poolings: Poolings, biases: bool = True) ->
 
 
 def _renewed(model: torch.nn.Module, poolings: Poolings, biases: bool = True) -> torch.nn.Module:
-    """The same with fresh weights, wherever a module knows how to make them."""
+    """The same with fresh weights, wherever a module knows how to make them; frozen ones stay."""
     model = replaced(model, poolings, biases)
+    frozen = [(weight, weight.detach().clone()) for weight in model.parameters() if not weight.requires_grad]
     for module in model.modules():
         if callable(reset := getattr(module, "reset_parameters", None)):
             reset()
+    with torch.no_grad():
+        for weight, value in frozen:
+            weight.copy_(value)
     return model
 
 

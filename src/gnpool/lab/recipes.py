@@ -26,7 +26,8 @@ EVALUATION_BATCH = 125  # of validation and test: affects the time only
 EVALUATION_PAIRS = 1_250_000  # pairs of nodes in a test batch, for models that hold dense matrices of large graphs
 STAR = "*"  # behind the name of a crystallised model
 # Counts the ways of crystallising: a new one does not take the results of an old one for its own. The second tries one
-# pooling from fresh weights in stacks of layers. Of the two tasks that have them, bfs is exact before it comes to that.
+# pooling from fresh weights in stacks of layers. Of the two tasks that have them, bfs is exact before it comes to that
+# (paper preset), so what is stored of it stands.
 CRYSTAL_METHOD = {"shortest": 2}  # others: 1
 
 NETWORKS = {
