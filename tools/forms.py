@@ -1,44 +1,56 @@
-"""GNP trained on one structure in both forms of the network: where `heterogeneous_all_invsize` differs from the paper.
+"""A task of graphs or nodes learned in both forms of the network: where tables differ from the paper.
 
-``python -m tools.forms`` trains three settings with three seeds each and writes ``results/trials/forms.json``; half an
-hour on two cores.
+``python -m tools.forms`` trains GNP for `heterogeneous_all_invsize`, three settings with three seeds each, and writes
+``results/trials/forms.json``; half an hour on two cores. The fixed poolings of `node_a` have two settings:
+``python -m tools.forms --task bfs --structure er --forms gin --models sum mean min --seeds 2
+--out results/trials/forms_bfs.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from gnpool import Batches, Setting, fit_many
-from gnpool.models import GraphNet
-from gnpool.models.graph_net import FORMS
+from gnpool.lab.tables import FIXED
+from gnpool.models import GraphNet, NodeNet
+from gnpool.models.parts import FORMS
 from gnpool.tasks import get_task
 from gnpool.training import evaluate_items
 
 SETTINGS = [Setting(lr=1e-3, lr_p=rate, clip=1e2) for rate in (3e-3, 1e-2, 3e-2)]
-SEEDS = 3
+FIXED_SETTINGS = [Setting(lr=rate, clip=1e2, optimizer="adam") for rate in (3e-3, 1e-3)]
 TESTED = ("er", "ba", "expander", "regular4", "tree", "ladder")
 TEST_GRAPHS = 200
 
 
-def trial(task_name: str, structure: str, form: str, epochs: int) -> list[dict[str, Any]]:
-    """Validation loss and test errors (MAPE) of each setting and seed."""
+def trial(task_name: str, structure: str, form: str, model: str, seeds: int, epochs: int) -> list[dict[str, Any]]:
+    """Validation loss and test errors (MAPE, or MAE of nodes) of each setting and seed."""
     task = get_task(task_name)
+    nodes, learned = task.level == "node", model == "gnp"
     train = Batches(task.dataset("train", structure=structure), 16, sorted_edges=True)
     validation = Batches(task.dataset("val", structure=structure), 125, seed=None, sorted_edges=True)
+    settings = SETTINGS if learned else FIXED_SETTINGS
+
+    def make() -> torch.nn.Module:
+        if nodes:
+            return NodeNet(1, model, edge_weights=task_name == "shortest", form=form)
+        return GraphNet(1, model, model, form=form)
+
     fit = fit_many(
-        lambda: GraphNet(1, form=form),
+        make,
         train,
         task.loss,
-        SETTINGS,
-        seeds=SEEDS,
+        settings,
+        seeds=seeds,
         epochs=epochs,
         validation=validation,
-        unit=len(SETTINGS) * SEEDS,
+        **({"unit": len(settings) * seeds} if learned else {"unit": 1, "workers": 2, "vectorize": False}),
     )
     tests = {
         name: Batches(task.dataset("test", structure=name, count=TEST_GRAPHS), 50, seed=None, sorted_edges=True)
@@ -47,11 +59,11 @@ def trial(task_name: str, structure: str, form: str, epochs: int) -> list[dict[s
     return [
         {
             "form": form,
-            "lr_p": run.setting.lr_p,
+            **({"lr_p": run.setting.lr_p} if learned else {"model": model, "lr": run.setting.lr}),
             "seed": run.seed,
             "validation": run.best["loss"].value,
             "test": {
-                name: round(float(evaluate_items(fit.model(run), batches, task.metric).mean()), 2)
+                name: round(float(evaluate_items(fit.model(run), batches, task.metric).mean()), 4 if nodes else 2)
                 for name, batches in tests.items()
             },
         }
@@ -65,14 +77,19 @@ def main() -> None:
     parser.add_argument("--task", default="invsize")
     parser.add_argument("--structure", default="regular4")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS)
-    parser.add_argument("--epochs", type=int, default=200)
+    parser.add_argument("--models", nargs="+", choices=("gnp", *FIXED), default=("gnp",))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, help="(default: the paper's)")
     parser.add_argument("--out", type=Path, default=Path("results/trials/forms.json"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    epochs = arguments.epochs or get_task(arguments.task).epochs
     runs = [
-        run for form in arguments.forms for run in trial(arguments.task, arguments.structure, form, arguments.epochs)
+        run
+        for model, form in product(arguments.models, arguments.forms)
+        for run in trial(arguments.task, arguments.structure, form, model, arguments.seeds, epochs)
     ]
-    found = {"task": arguments.task, "structure": arguments.structure, "epochs": arguments.epochs, "runs": runs}
+    found = {"task": arguments.task, "structure": arguments.structure, "epochs": epochs, "runs": runs}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(f"wrote {arguments.out}")

@@ -85,8 +85,9 @@ def crystal():
     return replaced(GraphNet(1, hidden=6), names, biases=False)
 
 
-def node_net():
-    return replaced(NodeNet(2, edge_weights=True, hidden=6, layers=2), {"layers.0.aggr": {"negative": "min"}})
+def node_net(**options):
+    model = NodeNet(2, edge_weights=True, hidden=6, layers=2, **options)
+    return replaced(model, {"layers.0.aggr": {"negative": "min"}})
 
 
 MODELS = {
@@ -94,6 +95,8 @@ MODELS = {
     "learned": (lambda: GraphNet(1, hidden=6), {}, "norm_pool"),
     "GIN": (lambda: GraphNet(1, "mean", hidden=6, form="gin", eps=0.5, activation="elu"), {}, "mean_pool"),
     "nodes": (node_net, {"channels": 2, "weights": True}, "min_pool"),
+    "nodes, GIN": (lambda: node_net(form="gin", eps=0.5), {"channels": 2, "weights": True}, "min_pool"),
+    "nodes, GIN, no weights": (lambda: NodeNet(2, "max", form="gin", layers=2), {"channels": 2}, "max_pool"),
     "sets": (lambda: replaced(SetNet(1, hidden=6), {"pool": {"positive": "mean with a 0"}}), {}, "mean_with_a_0_pool"),
     "a user's": (Users, {}, "torch.ops.aten"),
     "a user's, by index": (Indexed, {}, "torch.ops.aten"),

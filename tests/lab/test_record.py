@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gnpool.cli import app
+from gnpool.cli.report import stored_tables
 from gnpool.lab import record as lab_record
 from gnpool.lab import reproduce
 from gnpool.lab.record import HELD, published_places, record
@@ -166,6 +167,33 @@ def test_spread_over_data(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "heterogeneous" not in made["spread"]  # it has cells of graph_diff and no other here
     assert "- the GPU machine, held once, from start to end: 12 s (12 s)" in made["cost"]
     assert "- the quick preset, `gnpool tables`: 90 s on 2 cores" in made["cost"]
+
+
+def test_a_model_searched_point_by_point_stands_in_where_the_whole_grid_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab_record, "PRESET", "smoke")
+    for search in ("all", "point"):
+        reproduce([SMALL], tmp_path, preset="smoke", jobs=1, search=search)
+    for path in (tmp_path / "units").rglob("*.json"):
+        key = json.loads(path.read_text())["key"]
+        if key["table"] == "training" and (key["model"], key["search"]) == ("gnp+", "all"):
+            path.unlink()
+    found = record(tmp_path)
+    (mine,) = [table for table in found["tables"] if table["table"] == SMALL]
+    ways = {(cell["row"], cell.get("search")) for cell in mine["cells"]}
+    assert ways == {("GNP", None), ("GNP_plus_only", "point")}
+    assert all(cell["ours"] is not None for cell in mine["cells"])
+    assert (mine["origin"]["units"], mine["origin"]["of"], mine["meta"]["search"]) == (8, 8, "all, point")
+    made = record_blocks(found)
+    part = made["cells"].partition("### ablation\\_b\n")[2].partition("\n### ")[0]
+    assert part.count("<br>setting by one run") == 3
+    assert (
+        f"`gnpool reproduce {SMALL} --preset smoke --out results/smoke`; `--search point` for 3 of its"
+        in made["origin"]
+    )
+    (shown,) = [table for table in stored_tables(tmp_path) if table["table"] == SMALL]
+    assert [cell.get("search") for cell in shown["cells"]] == [cell.get("search") for cell in mine["cells"]]
 
 
 def invoke(*arguments: str | Path) -> Any:

@@ -26,6 +26,12 @@ MODELS: dict[str, tuple[Callable[[], torch.nn.Module], Callable[..., dict[str, A
     "node-min": (lambda: NodeNet(2, "min", hidden=4), lambda d=(): nodes(False, d), sum(SIZES)),
     "node-gnp": (lambda: NodeNet(2, "gnp", hidden=4), lambda d=(): nodes(False, d), sum(SIZES)),
     "weighted-mean": (lambda: NodeNet(2, "mean", edge_weights=True, hidden=4), lambda d=(): nodes(True, d), sum(SIZES)),
+    "node-gin": (lambda: NodeNet(2, "gnp", hidden=4, form="gin"), lambda d=(): nodes(False, d), sum(SIZES)),
+    "weighted-gin": (
+        lambda: NodeNet(2, "min", edge_weights=True, hidden=4, form="gin"),
+        lambda d=(): nodes(True, d),
+        sum(SIZES),
+    ),
     "weighted-gnp": (lambda: NodeNet(2, "gnp", edge_weights=True, hidden=4), lambda d=(): nodes(True, d), sum(SIZES)),
 }
 

@@ -35,6 +35,7 @@ def test_node_net(aggr: str, weighted: bool) -> None:
     inputs = nodes(weighted, DUMMY)
     rows = inputs["x"].size(0)
     assert_replicas_agree(lambda: NodeNet(2, aggr, edge_weights=weighted, hidden=4), inputs)
+    assert_replicas_agree(lambda: NodeNet(2, aggr, edge_weights=weighted, hidden=4, form="gin"), inputs)
     inputs["edge_index"] = EdgeIndex(inputs["edge_index"], sparse_size=(rows, rows), sort_order="col")
     assert_replicas_agree(lambda: NodeNet(2, aggr, edge_weights=weighted, hidden=4), inputs)
 

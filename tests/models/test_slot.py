@@ -147,6 +147,7 @@ NETWORKS: dict[str, Callable[[], torch.nn.Module]] = {
     "graph": lambda: GraphNet(1, "gnp", "set2set"),
     "gin": lambda: GraphNet(1, "mean", "sort", form="gin"),
     "node": lambda: NodeNet(1, edge_weights=True),
+    "node-gin": lambda: NodeNet(1, edge_weights=True, form="gin"),
     "set": lambda: SetNet(1, "gnp+", depth=2),
     "sab": lambda: SetTransformer(1),
     "isab": lambda: SetTransformer(1, encoder="isab"),
@@ -185,8 +186,8 @@ def test_pickle_and_deepcopy(name: str) -> None:
             "GraphNet(1, aggr=SumAggregation(), readout=MaxAggregation(), hidden=8, activation='relu', form='message')",
         ),
         (
-            NodeNet(2, "min", edge_weights=True, hidden=8, activation="elu"),
-            "NodeNet(2, aggr=MinAggregation(), edge_weights=True, layers=3, hidden=8, activation='elu')",
+            NodeNet(2, "min", edge_weights=True, hidden=8, activation="elu", form="gin"),
+            "NodeNet(2, aggr=MinAggregation(), edge_weights=True, layers=3, hidden=8, activation='elu', form='gin')",
         ),
         (
             SetNet(1, "gnp+"),
@@ -246,6 +247,12 @@ def test_dropout_of_sagpool(dropout: float) -> None:
         (lambda: GraphNet(1, form="gat"), ValueError, "'form' must be one of .*, got 'gat'"),
         (lambda: GraphNet(1, "set2set", form="gin"), ValueError, "that keeps 32 channels, got 64"),
         (lambda: GraphNet(1, activation="tanh"), ValueError, "GraphNet: 'activation' must be one of .*, got 'tanh'"),
+        (
+            lambda: NodeNet(1, form="sage"),
+            ValueError,
+            "NodeNet: 'form' must be one of .*, got 'sage'",
+        ),
+        (lambda: NodeNet(1, "set2set", form="gin"), ValueError, "that keeps 32 channels, got 64"),
         (lambda: NodeNet(1, layers=0), ValueError, "'layers' must be a positive integer, got 0"),
         (lambda: SetNet(1, depth=0), ValueError, "'depth' must be a positive integer, got 0"),
         (lambda: SetTransformer(1, encoder="x"), ValueError, "'encoder' must be one of .*, got 'x'"),

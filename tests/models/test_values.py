@@ -34,8 +34,16 @@ def graph_net(model: GraphNet, inputs: dict[str, Any]) -> np.ndarray:
 def node_net(model: NodeNet, inputs: dict[str, Any]) -> np.ndarray:
     h = array(inputs["x"])
     source, destination = array(inputs["edge_index"])
+    if model.form == "gin":
+        h = mlp(model.lift, h)
     for layer in model.layers:
         message = h[source]
+        if model.form == "gin":
+            if model.edge_weights:
+                added = array(inputs["edge_weight"])[:, None] * array(layer.edge.weight)[:, 0]
+                message = activate(model.activation, message + added)
+            h = mlp(layer.mlp, (1 + layer.eps) * h + pooled(layer.aggr, message, destination, len(h)))
+            continue
         if model.edge_weights:
             message = np.concatenate([message, array(inputs["edge_weight"])[:, None]], axis=1)
         for linear in (layer.lin1, layer.lin2):
@@ -61,10 +69,11 @@ def test_graph_net_activations(activation: str) -> None:
     np.testing.assert_allclose(array(model(**inputs)), graph_net(model, inputs), rtol=1e-9)
 
 
+@pytest.mark.parametrize("form", ["message", "gin"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 @pytest.mark.parametrize("aggr", NAMED)
-def test_node_net(aggr: str, weighted: bool) -> None:
-    model = alive(lambda: NodeNet(2, aggr, edge_weights=weighted, hidden=4))
+def test_node_net(aggr: str, weighted: bool, form: str) -> None:
+    model = alive(lambda: NodeNet(2, aggr, edge_weights=weighted, hidden=4, form=form, eps=0.25))
     inputs = nodes(weighted)
     np.testing.assert_allclose(array(model(**inputs)), node_net(model, inputs), rtol=1e-9)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -159,14 +158,14 @@ def stored_tables(folder: Path) -> list[dict[str, Any]]:
     presets = [name for name in PRESETS if any(one == name or one.startswith(f"{name}-") for one in used)]
     found = []
     for table in all_tables().values():
-        best = max((one for preset in presets for one in _results(table, store, preset)), key=_filled, default=None)
+        best = max((_results(table, store, preset) for preset in presets), key=_filled, default=None)
         if best is not None and _filled(best):
             found.append(best)
     return found
 
 
-def _results(table: AnyTable, store: Store, preset: str) -> Iterator[dict[str, Any]]:
-    """A table from what a store holds, in each way in which its settings may have been searched."""
+def _results(table: AnyTable, store: Store, preset: str) -> dict[str, Any]:
+    """A table from what a store holds, in whatever way its settings were searched."""
     from gnpool.lab.catalog import StatisticsTable, recipe_results
     from gnpool.lab.classify import ClassificationTable, get_amount
     from gnpool.lab.classify_results import classification_results
@@ -176,14 +175,12 @@ def _results(table: AnyTable, store: Store, preset: str) -> Iterator[dict[str, A
     from gnpool.lab.training import SEARCHES
 
     if isinstance(table, ClassificationTable):
-        yield classification_results(table, store, get_amount(preset))
-    elif isinstance(table, InfluenceTable):
-        yield influence_results(table, store, influence_amount(preset))
-    elif isinstance(table, StatisticsTable):
-        yield table.results(store, preset)
-    else:
-        for search in SEARCHES:
-            yield recipe_results(table, store, get_preset(preset), search)
+        return classification_results(table, store, get_amount(preset))
+    if isinstance(table, InfluenceTable):
+        return influence_results(table, store, influence_amount(preset))
+    if isinstance(table, StatisticsTable):
+        return table.results(store, preset)
+    return recipe_results(table, store, get_preset(preset), *SEARCHES)
 
 
 def _filled(table: dict[str, Any]) -> int:

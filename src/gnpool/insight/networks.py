@@ -133,9 +133,22 @@ def _node_net(model: Any) -> Source:
     write = _Writer()
     write.setup.append(f"self.act = {ACTIVATIONS[model.activation]}")
     write.lines = ["source, destination = edge_index[0], edge_index[1]"]
+    if model.lift is not None:
+        write.layers("lift", list(model.lift.layers), model.activation)
+        write.lines.append("x = self.lift(x)")
     for k, layer in enumerate(model.layers):
-        write.layers(f"mlp{k}", [layer.lin1, layer.lin2], layer.activation)
         write.pooling(f"aggr{k}", f"Aggregation{k}", layer.aggr)
+        if model.lift is not None:
+            write.layers(f"mlp{k}", list(layer.mlp.layers), layer.activation)
+            message = "x[source]"
+            if model.edge_weights:
+                write.layers(f"edge{k}", [layer.edge], None)
+                message = f"self.act({message} + self.edge{k}(edge_weight[:, None]))"
+            write.lines.append(f"m = {message}")
+            own = f"{1 + float(layer.eps)!r} * x"
+            write.lines.append(f"x = self.mlp{k}({own} + self.aggr{k}(m, destination, x.size(0)))")
+            continue
+        write.layers(f"mlp{k}", [layer.lin1, layer.lin2], layer.activation)
         if model.edge_weights:
             write.lines.append(f"m = self.mlp{k}(torch.cat([x[source], edge_weight[:, None]], dim=1))")
         else:

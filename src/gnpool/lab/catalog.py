@@ -167,9 +167,9 @@ def fetch_data(tables: Sequence[AnyTable], store: Store, preset: Preset, amount:
             tudataset(name)
 
 
-def recipe_results(table: Table, store: Store, preset: Preset, search: str) -> dict[str, Any]:
+def recipe_results(table: Table, store: Store, preset: Preset, *searches: str) -> dict[str, Any]:
     """:func:`table_results`, with the rows that are chosen among others in front."""
-    found = table_results(table, store, preset, search)
+    found = table_results(table, store, preset, *searches)
     if table.id == "real_baselines":
         found["cells"] = with_best(found["cells"], paper_cells(table.id))
         theirs = combination_of(table.id)

@@ -16,11 +16,12 @@ from gnpool.lab.influence_results import choices_for, influence_results
 from gnpool.lab.influence_runner import trainings
 from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.presets import get_preset
-from gnpool.lab.results import within
+from gnpool.lab.results import stored_search, within
 from gnpool.lab.tables import Table
+from gnpool.lab.training import SEARCHES
 from gnpool.store import Record, Store, keys
 
-PRESET, SEARCH = "paper", "all"
+PRESET = "paper"
 COMMITS = "commits.json"  # in the folder of a store: by commit, the units it brought that do not tell it themselves
 QUICK = "quick.json"  # beside it: what the quick preset took
 SEEDED = re.compile(r", data seed (\d+)$")  # how a key tells it, see Recipe.key
@@ -41,6 +42,9 @@ class ReadStore(Store):
         if name not in self._kept:
             self._kept[name] = super().get(key)
         return self._kept[name]
+
+    def __contains__(self, key: Key) -> bool:
+        return self.get(key) is not None
 
 
 def record(folder: str | Path) -> dict[str, Any]:
@@ -83,7 +87,7 @@ def published_results(store: Store, data_seed: int = 0) -> Iterator[tuple[AnyTab
         if name not in paper_tables():
             continue
         if isinstance(table, Table):
-            yield table, recipe_results(table, store, get_preset(PRESET, data_seed), SEARCH)
+            yield table, recipe_results(table, store, get_preset(PRESET, data_seed), *SEARCHES)
         elif data_seed:
             continue  # its data is given
         elif isinstance(table, ClassificationTable):
@@ -109,6 +113,7 @@ class Origins:
     """
 
     def __init__(self, store: Store, records: Sequence[Record]) -> None:
+        self._store = store
         self._records = {key_name(record.key): record for record in records}
         path = store.root / COMMITS
         brought = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -116,7 +121,7 @@ class Origins:
 
     def origin(self, table: AnyTable) -> dict[str, Any]:
         """The command that makes a table, and the commits, machines, seconds and number of the units behind it."""
-        names = dict.fromkeys(key_name(key) for key in unit_keys(table))
+        names = dict.fromkeys(key_name(key) for key in unit_keys(table, self._store))
         found = {name: self._records[name] for name in names if name in self._records}
         commits = {str(one.meta.get("commit") or self._commits.get(place(one.key), "")) for one in found.values()}
         machines = [machine(one.meta) for one in found.values()]
@@ -130,7 +135,7 @@ class Origins:
         }
 
 
-def unit_keys(table: AnyTable) -> Iterator[Key]:
+def unit_keys(table: AnyTable, store: Store) -> Iterator[Key]:
     """Every unit of the store that the numbers of a table are computed from."""
     if isinstance(table, ClassificationTable):
         amount = get_amount(PRESET)
@@ -145,8 +150,9 @@ def unit_keys(table: AnyTable) -> Iterator[Key]:
         preset = get_preset(PRESET)
         for cell in table.cells:
             recipe = cell.recipe
-            trained = recipe.key(preset, SEARCH)
-            yield from (recipe.base.key(preset, SEARCH), trained, cell.exam.key(trained, preset, recipe.spec))
+            search = stored_search(recipe, store, preset, SEARCHES)
+            trained = recipe.key(preset, search)
+            yield from (recipe.base.key(preset, search), trained, cell.exam.key(trained, preset, recipe.spec))
 
 
 def machine(meta: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.presets import Preset
 from gnpool.lab.recipes import Recipe
 from gnpool.lab.tables import Cell, Table
+from gnpool.lab.training import SEARCHES
 from gnpool.store import Store
 from gnpool.tasks import Task
 
@@ -21,11 +22,18 @@ DIGITS = {"MAPE": 0.1, "INFLUENCE": 0.1}  # the last digit that the paper prints
 CURVE_OF = {"aggregation": "aggr", "readout": "readout"}  # how a column of fig_pq is called in the networks
 
 
-def table_results(table: Table, store: Store, preset: Preset, search: str = "all") -> dict[str, Any]:
-    """A table as results.json holds it; cells whose scores are missing have ``"ours": null``."""
+def table_results(table: Table, store: Store, preset: Preset, *searches: str) -> dict[str, Any]:
+    """A table as results.json holds it; cells whose scores are missing have ``"ours": null``.
+
+    Of several ``searches`` (default: ``"all"``) a model takes the first by which the store has it. Where that is not
+    the first of all, its cells say so.
+    """
+    searches = searches or SEARCHES[:1]
     published = paper_tables().get(table.id, {})
     cells, seconds, meta = [], 0.0, None
+    used: set[str] = set()
     for cell in table.cells:
+        search = stored_search(cell.recipe, store, preset, searches)
         training = cell.recipe.key(preset, search)
         record = store.get(cell.exam.key(training, preset, cell.recipe.spec))
         trained = store.get(training) if record is not None else None
@@ -38,6 +46,9 @@ def table_results(table: Table, store: Store, preset: Preset, search: str = "all
             entry["ours"] = summary(record.scores["loss"])
             entry["by_metric"] = summary(record.scores["metric"])  # where the metric of the table selects
             entry["setting"] = trained.scores["chosen"]["loss"]["setting"]
+            used.add(search)
+            if search != searches[0]:
+                entry["search"] = search
             if table.curves:
                 entry["curves"] = _curves(cell, table.curves, trained.tensors or {})
         entry["gnp"] = is_gnp(cell.recipe)
@@ -46,7 +57,7 @@ def table_results(table: Table, store: Store, preset: Preset, search: str = "all
         higher = paper_tables().get(source, {}).get("lower_is_better") is False
         entry["verdict"] = verdict(entry["ours"], paper, metric=metric, gnp=entry["gnp"], higher=higher)
         cells.append(entry)
-    trainings = [store.get(recipe.key(preset, search)) for recipe in table.recipes]
+    trainings = [store.get(one.key(preset, stored_search(one, store, preset, searches))) for one in table.recipes]
     seconds += sum(record.meta["seconds"] for record in trainings if record is not None)
     return {
         "table": table.id,
@@ -60,12 +71,19 @@ def table_results(table: Table, store: Store, preset: Preset, search: str = "all
             **{name: value for name, value in (meta or {}).items() if name != "seconds"},
             "preset": preset.name,
             "notes": preset.notes,
-            "search": search,
+            "search": ", ".join(search for search in searches if search in used) or searches[0],
             "seed": preset.data_seed,
             "seeds": list(range(preset.seeds)),
             "seconds": round(seconds, 1),
         },
     }
+
+
+def stored_search(recipe: Recipe, store: Store, preset: Preset, searches: Sequence[str]) -> str:
+    """The first of ``searches`` by which the store has a model, or else the first of all."""
+    if len(searches) == 1:
+        return searches[0]
+    return next((search for search in searches if recipe.base.key(preset, search) in store), searches[0])
 
 
 def metric_name(task: Task) -> str:

@@ -8,11 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnpool.models.parts import ACTIVATIONS, MLP, check_activation, reset
+from gnpool.models.parts import ACTIVATIONS, FORMS, MLP, check_activation, reset
 from gnpool.models.segments import Segments
 from gnpool.models.slot import GNPDefaults, Pooling, clips, fill, pool, pool_neighbors, pooled_channels
-
-FORMS = ("message", "gin")
 
 
 class GraphNet(torch.nn.Module):

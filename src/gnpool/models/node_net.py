@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gnpool.models.parts import ACTIVATIONS, check_activation, reset
+from gnpool.models.parts import ACTIVATIONS, FORMS, MLP, check_activation, reset
 from gnpool.models.segments import Segments
 from gnpool.models.slot import Edges, GNPDefaults, Pooling, by_destination, fill, pool, pool_neighbors, pooled_channels
 
@@ -18,13 +18,22 @@ from gnpool.models.slot import Edges, GNPDefaults, Pooling, by_destination, fill
 class NodeNet(torch.nn.Module):
     r"""Layers of message passing and a linear output at each node.
 
+    With ``form="message"`` the network of each layer stands in front of the aggregation:
+
     .. math::
         h^0 = x, \qquad h^{l}_v = \sigma\Big(\mathrm{AGG}_{u \in \mathcal{N}(v)} \,
         \mathrm{MLP}^l([h^{l-1}_u, w_{uv}])\Big), \qquad \hat y_v = w^\top h^L_v
 
-    where MLP is two fully connected layers with :math:`\sigma` after each, and the weight of an edge is an input of its
-    message (a factor would make shortest paths products). There is no term for the node itself: where it should take
-    part, the edges hold a loop. With ReLU, the outer :math:`\sigma` changes something behind GNP only.
+    There is no term for the node itself: where it should take part, the edges hold a loop. With ReLU, the outer
+    :math:`\sigma` changes something behind GNP only. With ``form="gin"`` it stands behind it, as in the graph
+    isomorphism network, and a fully connected layer widens the input:
+
+    .. math::
+        h^0 = \sigma(W x + b), \qquad h^{l}_v = \mathrm{MLP}^l\Big((1 + \epsilon) \, h^{l-1}_v +
+        \mathrm{AGG}_{u \in \mathcal{N}(v)} \, \sigma(h^{l-1}_u + w_{uv} a^l)\Big), \qquad \hat y_v = w^\top h^L_v
+
+    MLP is two fully connected layers with :math:`\sigma` after each. The weight of an edge, if there is one, is a part
+    of its message and no factor, which would make shortest paths products.
 
     Args:
         in_channels (int): Number of node features.
@@ -33,6 +42,8 @@ class NodeNet(torch.nn.Module):
         edge_weights (bool, optional): Whether edges have weights. Without them a message depends on its source
             alone, so that GNP holds no tensor of messages. (default: ``False``)
         layers (int, optional): Number of layers. (default: ``3``)
+        form (str, optional): ``"message"`` or ``"gin"``. (default: ``"message"``)
+        eps (float, optional): The fixed :math:`\epsilon` of ``form="gin"``. (default: ``0.0``)
         hidden, out_channels, activation, out_bias, gnp_bias, nonneg, t0, aggr_options (optional): As in
             :class:`GraphNet`.
 
@@ -56,6 +67,8 @@ class NodeNet(torch.nn.Module):
         *,
         edge_weights: bool = False,
         layers: int = 3,
+        form: str = "message",
+        eps: float = 0.0,
         hidden: int = 32,
         out_channels: int = 1,
         activation: str = "relu",
@@ -69,14 +82,24 @@ class NodeNet(torch.nn.Module):
         self.activation = check_activation(activation, "NodeNet")
         if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
             raise ValueError(f"NodeNet: 'layers' must be a positive integer, got {layers!r}")
-        self.in_channels, self.hidden, self.edge_weights = in_channels, hidden, edge_weights
+        if form not in FORMS:
+            raise ValueError(f"NodeNet: 'form' must be one of {FORMS}, got {form!r}")
+        self.in_channels, self.hidden, self.edge_weights, self.form = in_channels, hidden, edge_weights, form
         gnp = GNPDefaults(gnp_bias, nonneg, t0)
+        self.lift = MLP([in_channels, hidden], activation) if form == "gin" else None
         self.layers = torch.nn.ModuleList()
         width = in_channels
         for _ in range(layers):
             pooling = copy.deepcopy(fill(aggr, hidden, aggr_options, gnp, "aggr"))
-            self.layers.append(_Layer(width, hidden, pooling, edge_weights, activation))
-            width = pooled_channels(pooling, hidden)
+            pooled = pooled_channels(pooling, hidden)
+            if form == "gin" and pooled != hidden:
+                raise ValueError(f"NodeNet: form='gin' needs an aggregation that keeps {hidden} channels, got {pooled}")
+            self.layers.append(
+                _MessageLayer(width, hidden, pooling, edge_weights, activation)
+                if form == "message"
+                else _GINLayer(hidden, pooling, edge_weights, activation, eps)
+            )
+            width = pooled
         self.out = torch.nn.Linear(width, out_channels, bias=out_bias)
 
     def reset_parameters(self) -> None:
@@ -104,6 +127,7 @@ class NodeNet(torch.nn.Module):
                 )
             edges = by_destination(edge_index, x.size(0))
             edge_weight = edge_weight if edges.order is None else edge_weight[edges.order]
+        x = x if self.lift is None else self.lift(x)
         for layer in self.layers:
             x = layer(x, edge_index, edges, edge_weight)
         y: Tensor = self.out(x)
@@ -113,11 +137,11 @@ class NodeNet(torch.nn.Module):
         return (
             f"{self.__class__.__name__}({self.in_channels}, aggr={self.layers[0].aggr}, "
             f"edge_weights={self.edge_weights}, layers={len(self.layers)}, hidden={self.hidden}, "
-            f"activation={self.activation!r})"
+            f"activation={self.activation!r}, form={self.form!r})"
         )
 
 
-class _Layer(torch.nn.Module):
+class _MessageLayer(torch.nn.Module):
     def __init__(self, in_channels: int, hidden: int, aggr: Any, edge_weights: bool, activation: str) -> None:
         super().__init__()
         self.activation = activation
@@ -137,3 +161,26 @@ class _Layer(torch.nn.Module):
         first = F.linear(x, of_node, self.lin1.bias).index_select(0, edges.source)
         messages = act(self.lin2(act(first + edge_weight[:, None] * of_edge)))
         return act(pool(self.aggr, messages, Segments(messages, edges.destination, edges.ptr, x.size(0)), relu))
+
+
+class _GINLayer(torch.nn.Module):
+    def __init__(self, hidden: int, aggr: Any, edge_weights: bool, activation: str, eps: float) -> None:
+        super().__init__()
+        self.activation, self.eps = activation, eps
+        self.edge = torch.nn.Linear(1, hidden, bias=False) if edge_weights else None
+        self.mlp = MLP([hidden, hidden, hidden], activation)
+        self.aggr = aggr
+
+    def reset_parameters(self) -> None:
+        reset(self)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edges: Edges | None, edge_weight: Tensor | None) -> Tensor:
+        relu = self.activation == "relu"  # then no message is negative
+        if edges is None or edge_weight is None or self.edge is None:
+            pooled = pool_neighbors(self.aggr, x, edge_index, relu)
+        else:
+            messages = x.index_select(0, edges.source) + self.edge(edge_weight[:, None])
+            messages = ACTIVATIONS[self.activation](messages)
+            pooled = pool(self.aggr, messages, Segments(messages, edges.destination, edges.ptr, x.size(0)), relu)
+        h: Tensor = self.mlp((1 + self.eps) * x + pooled)
+        return h

@@ -11,6 +11,8 @@ from torch import Tensor
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "leaky_relu": F.leaky_relu, "elu": F.elu}
 
+FORMS = ("message", "gin")  # the network of a layer in front of the aggregation, or behind it
+
 
 def check_activation(name: str, model: str) -> str:
     """``name`` if it is an activation, or a ValueError."""

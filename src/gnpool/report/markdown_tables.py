@@ -65,6 +65,8 @@ def _markdown_cell(cell: Cell | None) -> str:
         lines.append(f"paper {words.paper}")
     if words.verdict:
         lines.append(words.verdict)
+    if words.remark:
+        lines.append(words.remark)
     return "<br>".join(lines)
 
 

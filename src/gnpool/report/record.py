@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -142,6 +143,8 @@ def origin_block(tables: Sequence[Result]) -> str:
         where = ", ".join(f"{letter[words]} ({units})" for words, units in origin["machines"])
         units = f"{origin['units']} of {origin['of']}"
         command, commits = f"`{origin['command']}`", ", ".join(origin["commits"])
+        ways = Counter(str(cell["search"]) for cell in table["cells"] if "search" in cell)
+        command += "".join(f"; `--search {way}` for {n} of its cells" for way, n in sorted(ways.items()))
         lines.append([plain(table["table"]), command, commits, where, units, f"{origin['seconds']:,.0f}"])
     return "\n".join([_table(lines), "", *(f"- {letter[words]}: {plain(words)}" for words in machines)])
 

@@ -28,7 +28,7 @@ def runs_section(study: Study) -> Markup:
     facts: dict[str, str] = {
         "folder": study.name,
         "preset": _each(meta.get("preset") for meta in metas),
-        "search": _each(SEARCH.get(str(meta.get("search"))) for meta in metas),
+        "search": _each(SEARCH.get(way) for meta in metas for way in str(meta.get("search")).split(", ")),
         "seeds": ", ".join(dict.fromkeys(str(seed) for meta in metas for seed in meta.get("seeds") or [])),
         "data seed": _each(meta.get("seed") for meta in metas),
         "trainings": _trainings(trained),

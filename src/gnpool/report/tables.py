@@ -15,6 +15,7 @@ from gnpool.report.verdicts import MARKS, Counts, by_kind, is_gnp, is_published,
 Cell = Mapping[str, Any]  # of results.json
 Result = Mapping[str, Any]  # a table of results.json
 NOTHING = "\N{EN DASH}"
+REMARKS = {"point": "setting by one run"}  # on a cell whose setting was searched in another way than the rest
 DIGITS = {"MAPE": (2, 1), "INFLUENCE": (2, 1), "MAE": (3, 3), "ACCURACY": (3, 3)}  # of ours, and of the paper
 
 
@@ -37,12 +38,13 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Shown:
-    """A cell in words: ours, its interval, the paper's and the verdict; None where there is nothing to say."""
+    """A cell in words: ours, its interval, the paper's, verdict and remark; None where there is nothing to say."""
 
     ours: str
     interval: str | None
     paper: str | None
     verdict: str | None
+    remark: str | None
 
 
 def sheets(table: Result) -> list[Sheet]:
@@ -70,7 +72,7 @@ def shown(cell: Cell) -> Shown:
         >>> from gnpool.report.tables import shown
         >>> ours = {"mean": 1.31, "std": 0.28, "runs": [1.11, 1.51], "failed": 0}
         >>> shown({"ours": ours, "paper": {"mean": 1.1, "std": 0.8}, "metric": "MAPE", "verdict": "matched"})
-        Shown(ours='1.31 ± 0.28', interval='1.11 to 1.51', paper='1.1 ± 0.8', verdict='matched')
+        Shown(ours='1.31 ± 0.28', interval='1.11 to 1.51', paper='1.1 ± 0.8', verdict='matched', remark=None)
     """
     digits, printed = DIGITS.get(str(cell.get("metric") or "MAPE"), (None, None))
     ours, paper = cell.get("ours"), cell.get("paper") if is_published(cell) else None
@@ -80,6 +82,7 @@ def shown(cell: Cell) -> Shown:
         interval=None if interval is None else " to ".join(_number(end, digits) for end in interval),
         paper=None if paper is None else _value(paper, printed),
         verdict=word_of(cell) or None if paper is not None or ours is None else None,
+        remark=REMARKS.get(str(cell.get("search"))),
     )
 
 
@@ -158,6 +161,8 @@ def _html_cell(cell: Cell | None) -> Markup:
         lines.append(tag("span", tag("i", "paper"), " ", words.paper, class_="paper"))
     if words.verdict:
         lines.append(mark(words.verdict))
+    if words.remark:
+        lines.append(tag("span", words.remark, class_="interval"))
     return tag("td", *lines, class_="gnp" if is_gnp(cell) else None)
 
 
