@@ -60,22 +60,21 @@ def train(
     settings, seeds = list(preset.settings(recipe.space)), list(range(preset.seeds))
     data = {split: recipe.batches(split, preset) for split in ("train", "val")}
     fit = functools.partial(_fit, recipe, preset, data, device, workers, checkpoint, progress, check)
-    runs: list[dict[str, Any]] = []
     if search == "point" and len(settings) * len(recipe.variants) > 1:
         tried = _candidates(recipe, lambda variant: fit(variant, settings, seeds[:1], "point"))
         best = {criterion: min(tried, key=lambda c: c.mean(criterion)) for criterion in CRITERIA}
-        runs += [run for candidate in tried for run in _runs(candidate)]
-        chosen = {}
-        for criterion, candidate in best.items():
-            again = fit(candidate.variant, [candidate.setting], seeds, f"point-{criterion}")
-            chosen[criterion] = Candidate(candidate.variant, candidate.setting, again)
-            runs += _runs(chosen[criterion])
+        wanted: dict[int, list[Setting]] = {}  # by variant, each once: the criteria mostly agree
+        for candidate in best.values():
+            if candidate.setting not in wanted.setdefault(candidate.variant, []):
+                wanted[candidate.variant].append(candidate.setting)
+        again = {variant: fit(variant, those, seeds, "point-best") for variant, those in wanted.items()}
+        chosen = {name: Candidate(one.variant, one.setting, again[one.variant]) for name, one in best.items()}
+        tried += [Candidate(variant, one, again[variant]) for variant, those in wanted.items() for one in those]
     else:
         tried = _candidates(recipe, lambda variant: fit(variant, settings, seeds, "all"))
         chosen = {criterion: min(tried, key=lambda c: c.mean(criterion)) for criterion in CRITERIA}
-        runs += [run for candidate in tried for run in _runs(candidate)]
     scores = {
-        "runs": runs,
+        "runs": [run for candidate in tried for run in _runs(candidate)],
         "chosen": {
             criterion: {
                 "variant": candidate.variant,
