@@ -27,7 +27,6 @@ HEADLINE = (
     ("set", "sigma2_map"),
 )
 Lines = Iterable[Sequence[str]]
-PARTLY = "not all run"
 
 
 def record_blocks(record: Mapping[str, Any]) -> dict[str, str]:
@@ -59,7 +58,9 @@ def headline_block(tables: Sequence[Result]) -> str:
         best = min(
             (c for c in run if c["ours"]["mean"] is not None), key=lambda c: float(c["ours"]["mean"]), default=None
         )
-        ours = f"{_model(best)}: {shown(best).ours}" if best is not None and len(run) == len(rivals) else PARTLY
+        ours = "not run" if best is None else f"{_model(best)}: {shown(best).ours}"
+        if best is not None and len(run) < len(rivals):
+            ours += f" ({len(run)} of {len(rivals)} run)"
         exact = "not run" if crystal["ours"] is None else shown(crystal).ours
         unit = "" if learned["metric"] == "MAPE" else f" ({learned['metric']})"
         lines.append(
@@ -72,8 +73,6 @@ def headline_block(tables: Sequence[Result]) -> str:
                 f"**{exact}**" if _not_worse(crystal, learned) else exact,
             ]
         )
-    if all(line[2] == PARTLY for line in lines[1:]):  # no task is ready: a column of excuses tells nothing
-        lines = [[*line[:2], *line[3:]] for line in lines]
     return _table(lines)
 
 
