@@ -3,7 +3,7 @@
 ``python -m tools.forms`` trains GNP for `heterogeneous_all_invsize`, three settings with three seeds each, and writes
 ``results/trials/forms.json``; half an hour on two cores. The fixed poolings of `node_a` have two settings:
 ``python -m tools.forms --task bfs --structure er --forms gin --models sum mean min --seeds 2
---out results/trials/forms_bfs.json``.
+--out results/trials/forms_bfs.json``, half an hour again.
 """
 
 from __future__ import annotations
