@@ -30,10 +30,11 @@ class NodeNet(torch.nn.Module):
 
     .. math::
         h^0 = \sigma(W x + b), \qquad h^{l}_v = \mathrm{MLP}^l\Big((1 + \epsilon) \, h^{l-1}_v +
-        \mathrm{AGG}_{u \in \mathcal{N}(v)} \, \sigma(h^{l-1}_u + w_{uv} a^l)\Big), \qquad \hat y_v = w^\top h^L_v
+        \mathrm{AGG}_{u \in \mathcal{N}(v)} \, m^l_{uv}\Big), \qquad \hat y_v = w^\top h^L_v
 
-    MLP is two fully connected layers with :math:`\sigma` after each. The weight of an edge, if there is one, is a part
-    of its message and no factor, which would make shortest paths products.
+    with :math:`m^l_{uv} = h^{l-1}_u`, or :math:`\sigma(h^{l-1}_u + w_{uv} a^l)` if edges have weights. MLP is two fully
+    connected layers with :math:`\sigma` after each. The weight of an edge is a part of its message and no factor, which
+    would make shortest paths products.
 
     Args:
         in_channels (int): Number of node features.
