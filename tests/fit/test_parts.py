@@ -15,8 +15,9 @@ from torch_geometric.data import Data
 from gnpool.data import Column, DataError, GraphTable, from_list
 from gnpool.fit import Preprocessing, histogram, make_split
 from gnpool.fit.answer import _choose, _help
+from gnpool.fit.networks import frames
 from gnpool.fit.pipeline import batch_size_for, falling, pooling_names
-from gnpool.fit.problem import recognise
+from gnpool.fit.problem import Problem, recognise
 from gnpool.fit.study import Entry
 
 NAN = math.nan
@@ -243,6 +244,24 @@ def test_small_things() -> None:
     layers = {"layers.0.aggr": {"positive": "sum"}, "layers.1.aggr": {"positive": "max", "negative": "min"}}
     assert pooling_names(layers, ("aggr",)) == ("sum, then max and min",)
     assert pooling_names({"aggr": {"positive": "sum"}, "readout": {}}, ("aggr", "readout")) == ("sum", "learned")
+
+
+def test_networks_to_choose_from() -> None:
+    words = [frame.describe() for frame in frames(Problem("regression", "node", edges=True))]
+    assert words == [
+        f"{form}, {layers} layers of messages, {constant} a constant term"
+        for form in ("messages, then pooling", "GIN")
+        for layers in (2, 3)
+        for constant in ("without", "with")
+    ]
+    words = [frame.describe() for frame in frames(Problem("classification", "graph", edges=True, classes=("a", "b")))]
+    assert words == ["messages, then pooling, with a constant term", "GIN, with a constant term"]
+    assert [dict(frame.options)["depth"] for frame in frames(Problem("regression", "graph", edges=False))] == [
+        1,
+        1,
+        2,
+        2,
+    ]
 
 
 def test_sets_have_no_edges_to_predict_nodes_with() -> None:

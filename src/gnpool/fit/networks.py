@@ -10,6 +10,7 @@ import torch
 
 from gnpool.fit.problem import Problem
 from gnpool.models import GraphNet, NodeNet, SetNet
+from gnpool.models.parts import FORMS
 
 FIXED = ("sum", "mean", "max", "min")
 GNP = "GNP"
@@ -42,10 +43,15 @@ def frames(problem: Problem) -> list[Frame]:
     """Networks to choose from, before poolings are compared; the simplest first."""
     biases = (False, True) if problem.task == "regression" else (True,)
     if problem.level == "node":
-        return [Frame("NodeNet", (("layers", k), ("out_bias", bias))) for k in (2, 3) for bias in biases]
+        return [
+            Frame("NodeNet", (("form", form), ("layers", layers), ("out_bias", bias)))
+            for form in FORMS
+            for layers in (2, 3)
+            for bias in biases
+        ]
     if not problem.edges:
         return [Frame("SetNet", (("depth", depth), ("out_bias", bias))) for depth in (1, 2) for bias in biases]
-    return [Frame("GraphNet", (("form", form), ("out_bias", bias))) for form in ("message", "gin") for bias in biases]
+    return [Frame("GraphNet", (("form", form), ("out_bias", bias))) for form in FORMS for bias in biases]
 
 
 def slots(problem: Problem) -> tuple[str, ...]:
