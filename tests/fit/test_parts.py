@@ -256,12 +256,8 @@ def test_networks_to_choose_from() -> None:
     ]
     words = [frame.describe() for frame in frames(Problem("classification", "graph", edges=True, classes=("a", "b")))]
     assert words == ["messages, then pooling, with a constant term", "GIN, with a constant term"]
-    assert [dict(frame.options)["depth"] for frame in frames(Problem("regression", "graph", edges=False))] == [
-        1,
-        1,
-        2,
-        2,
-    ]
+    depths = [dict(frame.options)["depth"] for frame in frames(Problem("regression", "graph", edges=False))]
+    assert depths == [1, 1, 2, 2]
 
 
 def test_sets_have_no_edges_to_predict_nodes_with() -> None:

@@ -247,11 +247,7 @@ def test_dropout_of_sagpool(dropout: float) -> None:
         (lambda: GraphNet(1, form="gat"), ValueError, "'form' must be one of .*, got 'gat'"),
         (lambda: GraphNet(1, "set2set", form="gin"), ValueError, "that keeps 32 channels, got 64"),
         (lambda: GraphNet(1, activation="tanh"), ValueError, "GraphNet: 'activation' must be one of .*, got 'tanh'"),
-        (
-            lambda: NodeNet(1, form="sage"),
-            ValueError,
-            "NodeNet: 'form' must be one of .*, got 'sage'",
-        ),
+        (lambda: NodeNet(1, form="sage"), ValueError, "NodeNet: 'form' must be one of .*, got 'sage'"),
         (lambda: NodeNet(1, "set2set", form="gin"), ValueError, "that keeps 32 channels, got 64"),
         (lambda: NodeNet(1, layers=0), ValueError, "'layers' must be a positive integer, got 0"),
         (lambda: SetNet(1, depth=0), ValueError, "'depth' must be a positive integer, got 0"),
