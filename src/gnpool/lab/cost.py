@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gnpool.lab.crystallised import NODE, node_epochs
+from gnpool.lab.crystallised import node_epochs
 from gnpool.lab.presets import Preset
 from gnpool.lab.real_graphs import SQUARES
 from gnpool.lab.recipes import Exam, Recipe
@@ -31,19 +31,24 @@ CPU_STEP = {
     "graph sort": (3.0, 4.0, 0.6),
     "graph set2set": (4.0, 4.0, 0.6),
     "sagpool": (5.0, 1.0, 3.1),
-    "node gnp": (9.0, 0.0, 20.0),
-    "node": (11.0, 0.0, 20.0),
+    "node gnp": (9.0, 4.0, 2.2),
+    "node": (7.0, 3.0, 4.0),
+    "weighted node gnp": (18.0, 0.0, 13.0),
+    "weighted node": (16.0, 0.0, 18.0),
     "set gnp": (1.6, 4.5, 0.07),
     "set": (1.3, 2.2, 0.06),
     "set set2set": (1.7, 3.0, 0.3),
     "set_transformer": (7.0, 0.0, 6.0),
 }
 # The same as one CUDA graph of an H200: 0.53 for 20 runs of "graph gnp" and 0.31 of "set gnp" were measured, the others
-# follow their proportions on the CPU.
+# follow their proportions on the CPU. Not so at nodes: a whole grid of "node" takes 48 s and one of "weighted node"
+# 450 s; those of GNP, beside other trainings, took 193 and 434 s.
 GPU_BASE, GPU_SHARE = 0.4, 0.013
+GPU_RUN = {"node gnp": 0.03, "node": 0.008, "weighted node gnp": 0.05, "weighted node": 0.05}
 GPU_OVERLAP = 2  # how much faster trainings side by side are there, before the times of stored ones tell
 VALIDATION = 1.1  # beside the steps
 CRYSTAL_SECONDS = {"smoke": 1.0}  # to crystallise one model; 30 elsewhere
+CRYSTAL_STEP = {"cpu": 82.0, "cuda": 1.5}  # and the milliseconds of a step of long refits: bfs took 844 s on a core
 DEGREES = {"tree": 2, "ladder": 3, "regular4": 4}  # of structures that stay sparse as they grow
 CPU_EXAM, GPU_EXAM = 4e-8, 2e-9  # seconds for a graph and model, times the square of the number of nodes
 
@@ -54,9 +59,8 @@ def training_seconds(recipe: Recipe, preset: Preset, search: str, kind: str) -> 
     batches = math.ceil(preset.counts.get("train", task.counts["train"]) / recipe.batch_in(preset))
     if recipe.crystallised:
         one = CRYSTAL_SECONDS.get(preset.name, 30.0)
-        if task.level == "node" and preset.name != "smoke":  # long refits; bfs took 844 s on a core, shortest 1,800
-            milliseconds = _units(recipe.base, preset, NODE["finalists"] + 1, kind)
-            one += VALIDATION * node_epochs(preset, task) * batches * milliseconds / 1000
+        if task.level == "node" and preset.name != "smoke":
+            one += node_epochs(preset, task) * batches * CRYSTAL_STEP[kind] / 1000
         return one * preset.seeds
     settings = len(preset.settings(recipe.space))
     steps = preset.epochs_of(task) * batches
@@ -85,16 +89,17 @@ def _units(recipe: Recipe, preset: Preset, runs: int, kind: str) -> float:
 
 
 def _step(recipe: Recipe, runs: int, kind: str) -> float:
-    alone, base, each = CPU_STEP[kind_of(recipe)]
+    name = kind_of(recipe)
+    alone, base, each = CPU_STEP[name]
     if kind == "cpu":
         return alone if runs == 1 else base + each * runs
-    return GPU_BASE + GPU_SHARE * each * runs
+    return GPU_BASE + GPU_RUN.get(name, GPU_SHARE * each) * runs
 
 
 def kind_of(recipe: Recipe) -> str:
     """The row of :obj:`CPU_STEP` that a recipe belongs to."""
     variant = recipe.variants[0]
-    net = str(variant["net"])
+    net = f"{'weighted ' if variant.get('edge_weights') else ''}{variant['net']}"
     pooling = str(variant.get("readout", variant.get("pool", variant.get("aggr", ""))))
     name = f"{net} {pooling.removesuffix('+')}"
     return name if name in CPU_STEP else net
