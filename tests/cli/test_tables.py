@@ -85,9 +85,9 @@ def test_crystallising_node_tasks_takes_long_refits() -> None:
         next(cell.recipe for cell in TABLES[table].cells if cell.recipe.crystallised)
         for table in ("graph_diff", "node_a")
     )
-    steps, paper = 33 * 313, PRESETS["paper"]
+    paper = PRESETS["paper"]
     assert training_seconds(graph, paper, "all", "cpu") == training_seconds(graph, paper, "all", "cuda") == 5 * 30
-    assert training_seconds(node, paper, "all", "cpu") == pytest.approx(5 * (30 + steps * 0.082))
+    assert training_seconds(node, paper, "all", "cpu") == pytest.approx(5 * (30 + 33 * 5000 * 0.0051))
     assert training_seconds(node, paper, "all", "cuda") < 5 * 60
 
 

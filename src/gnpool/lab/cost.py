@@ -48,7 +48,7 @@ GPU_RUN = {"node gnp": 0.03, "node": 0.008, "weighted node gnp": 0.05, "weighted
 GPU_OVERLAP = 2  # how much faster trainings side by side are there, before the times of stored ones tell
 VALIDATION = 1.1  # beside the steps
 CRYSTAL_SECONDS = {"smoke": 1.0}  # to crystallise one model; 30 elsewhere
-CRYSTAL_STEP = {"cpu": 82.0, "cuda": 1.5}  # and the milliseconds of a step of long refits: bfs took 844 s on a core
+CRYSTAL_GRAPH = {"cpu": 5.1, "cuda": 0.1}  # and milliseconds of a graph in long refits: bfs took 844 s on a core
 DEGREES = {"tree": 2, "ladder": 3, "regular4": 4}  # of structures that stay sparse as they grow
 CPU_EXAM, GPU_EXAM = 4e-8, 2e-9  # seconds for a graph and model, times the square of the number of nodes
 
@@ -56,14 +56,14 @@ CPU_EXAM, GPU_EXAM = 4e-8, 2e-9  # seconds for a graph and model, times the squa
 def training_seconds(recipe: Recipe, preset: Preset, search: str, kind: str) -> float:
     """Seconds to train a recipe on one core (``kind`` is ``"cpu"``) or on a GPU that has nothing else to do."""
     task, variants = recipe.spec, len(recipe.variants)
-    batches = math.ceil(preset.counts.get("train", task.counts["train"]) / recipe.batch_in(preset))
+    graphs = preset.counts.get("train", task.counts["train"])
     if recipe.crystallised:
         one = CRYSTAL_SECONDS.get(preset.name, 30.0)
         if task.level == "node" and preset.name != "smoke":
-            one += node_epochs(preset, task) * batches * CRYSTAL_STEP[kind] / 1000
+            one += node_epochs(preset, task) * graphs * CRYSTAL_GRAPH[kind] / 1000
         return one * preset.seeds
     settings = len(preset.settings(recipe.space))
-    steps = preset.epochs_of(task) * batches
+    steps = preset.epochs_of(task) * math.ceil(graphs / recipe.batch_in(preset))
     if search == "point" and settings * variants > 1:  # every setting once, then the best by loss and by metric
         milliseconds = variants * _units(recipe, preset, settings, kind) + 2 * _units(
             recipe, preset, preset.seeds, kind
