@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 import torch
@@ -14,6 +15,10 @@ if DEVICE == "cpu":
 else:
     os.environ["GNPOOL_CHECK"] = "1"  # look at indices there too
     torch.set_default_device(DEVICE)
+
+# Under nohup, or behind a shell's &, Ctrl-C is ignored, and programs that the tests start and stop by it would be, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Derandomised: the same examples on every run, so a red test is red for everyone.
 settings.register_profile("gnpool", deadline=None, derandomize=True, max_examples=50)
