@@ -2,8 +2,9 @@
 
 ``python -m tools.forms`` trains GNP for `heterogeneous_all_invsize`, three settings with three seeds each, and writes
 ``results/trials/forms.json``; half an hour on two cores. The fixed poolings of `node_a` have two settings:
-``python -m tools.forms --task bfs --structure er --forms gin --models sum mean min --seeds 2
---out results/trials/forms_bfs.json``, half an hour again.
+``python -m tools.forms --task bfs --structures er --forms gin --models sum mean min --seeds 2
+--out results/trials/forms_bfs.json``, half an hour again. The other structures that invsize is learned from:
+``python -m tools.forms --structures ba expander tree ladder --forms gin --out results/trials/forms_structures.json``.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def trial(task_name: str, structure: str, form: str, model: str, seeds: int, epo
     }
     return [
         {
+            "structure": structure,
             "form": form,
             **({"lr_p": run.setting.lr_p} if learned else {"model": model, "lr": run.setting.lr}),
             "seed": run.seed,
@@ -75,7 +77,7 @@ def main() -> None:
     """Train the forms and write what came out."""
     parser = argparse.ArgumentParser(prog="python -m tools.forms", description=__doc__)
     parser.add_argument("--task", default="invsize")
-    parser.add_argument("--structure", default="regular4")
+    parser.add_argument("--structures", nargs="+", choices=TESTED, default=("regular4",), help="to learn from")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS)
     parser.add_argument("--models", nargs="+", choices=("gnp", *FIXED), default=("gnp",))
     parser.add_argument("--seeds", type=int, default=3)
@@ -84,14 +86,11 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     epochs = arguments.epochs or get_task(arguments.task).epochs
-    runs = [
-        run
-        for model, form in product(arguments.models, arguments.forms)
-        for run in trial(arguments.task, arguments.structure, form, model, arguments.seeds, epochs)
-    ]
-    found = {"task": arguments.task, "structure": arguments.structure, "epochs": epochs, "runs": runs}
+    found: dict[str, Any] = {"task": arguments.task, "epochs": epochs, "runs": []}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    for structure, model, form in product(arguments.structures, arguments.models, arguments.forms):
+        found["runs"] += trial(arguments.task, structure, form, model, arguments.seeds, epochs)
+        arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(f"wrote {arguments.out}")
 
 
