@@ -41,10 +41,16 @@ CPU_STEP = {
     "set_transformer": (7.0, 0.0, 6.0),
 }
 # The same as one CUDA graph of an H200: 0.53 for 20 runs of "graph gnp" and 0.31 of "set gnp" were measured, the others
-# follow their proportions on the CPU. Not so at nodes: a whole grid of "node" takes 48 s and one of "weighted node"
-# 450 s; those of GNP, beside other trainings, took 193 and 434 s.
+# follow their proportions on the CPU. Not so at nodes (base, each run): a whole grid of "node" takes 48 s and one of
+# "weighted node" 450 s; there 24 runs took 350 s, and 5 of them 300, beside two other trainings. Those of GNP, beside
+# other trainings, took 193 and 434 s.
 GPU_BASE, GPU_SHARE = 0.4, 0.013
-GPU_RUN = {"node gnp": 0.03, "node": 0.008, "weighted node gnp": 0.05, "weighted node": 0.05}
+GPU_STEP = {
+    "node gnp": (0.4, 0.03),
+    "node": (0.4, 0.008),
+    "weighted node gnp": (3.5, 0.025),
+    "weighted node": (3.5, 0.025),
+}
 GPU_OVERLAP = 2  # how much faster trainings side by side are there, before the times of stored ones tell
 VALIDATION = 1.1  # beside the steps
 CRYSTAL_SECONDS = {"smoke": 1.0}  # to crystallise one model; 30 elsewhere
@@ -95,7 +101,8 @@ def _step(recipe: Recipe, runs: int, kind: str) -> float:
     alone, base, each = CPU_STEP[name]
     if kind == "cpu":
         return alone if runs == 1 else base + each * runs
-    return GPU_BASE + GPU_RUN.get(name, GPU_SHARE * each) * runs
+    base, each = GPU_STEP.get(name, (GPU_BASE, GPU_SHARE * each))
+    return base + each * runs
 
 
 def kind_of(recipe: Recipe) -> str:
