@@ -20,25 +20,19 @@ from gnpool.lab.presets import get_preset
 from gnpool.lab.record import HELD, place, published_places, record
 from gnpool.lab.tables import TABLES
 from gnpool.report.blocks import fill
-from gnpool.report.record import record_blocks
+from gnpool.report.record import counts_block, record_blocks
 from gnpool.report.verdicts import WORDS, by_kind, count
 from gnpool.store import Store
+from gnpool.tasks.structures import STRUCTURES
 from tests.lab.shared import SMALL
+from tools.forms import TESTED
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / "results" / "paper"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 FILES = [path for path in PAGES if "\n<!-- gnpool:end -->\n" in path.read_text(encoding="utf-8")]
 FORMS = ("forms.json", "forms_structures.json")
-STRUCTURES = {
-    "er": "ER",
-    "ba": "BA",
-    "expander": "Expander",
-    "regular4": "4regular",
-    "tree": "Tree",
-    "ladder": "Ladder",
-}
-WORDED = {"ba": "BA", "regular4": "4-regular"}
+LEARNED = {"ba": "BA", "expander": "expander", "regular4": "4-regular", "tree": "tree", "ladder": "ladder"}
 
 
 def pairs(found: Any) -> list[dict[str, Any]]:
@@ -109,6 +103,8 @@ def test_verdicts_by_the_rule_as_it_is_written(whole: dict[str, Any]) -> None:
                 expected = "better" if (ours["mean"] > paper["mean"]) == higher else "worse"
             assert cell["verdict"] == expected, (table["table"], cell["row"], cell["column"])
             assert cell.get("excused", near) == near
+            if expected == "matched":
+                assert cell["strict"] == (abs(ours["mean"] - paper["mean"]) <= 2 * paper["std"] + digit / 2 + 1e-9)
 
 
 def test_crystallised_rows_are_ours_alone(whole: dict[str, Any]) -> None:
@@ -128,15 +124,16 @@ def test_the_table_of_the_other_form_is_that_of_its_trials() -> None:
     trials = [json.loads((ROOT / "results" / "trials" / name).read_text()) for name in FORMS]
     runs = [run for trial in trials for run in trial["runs"] if run["form"] == "gin"]
     published = published_places()
-    for learned, row in list(STRUCTURES.items())[1:]:  # not ER, which matches as it is
+    for learned in LEARNED:
         nine = [run["test"] for run in runs if run["structure"] == learned]
         assert len(nine) == 9
-        medians = {column: statistics.median(test[name] for test in nine) for name, column in STRUCTURES.items()}
+        places = [("heterogeneous_all_invsize", STRUCTURES[learned].title, STRUCTURES[name].title) for name in TESTED]
+        medians = [statistics.median(test[name] for test in nine) for name in TESTED]
         cells = [
-            f"{median:.{0 if median > 10 else 1}f} ({published['heterogeneous_all_invsize', row, column]['mean']})"
-            for column, median in medians.items()
+            f"{median:.{0 if median > 10 else 1}f} ({published[place]['mean']})"
+            for median, place in zip(medians, places, strict=True)
         ]
-        assert f"| {WORDED.get(learned, learned)} | {' | '.join(cells)} |" in text
+        assert f"| {LEARNED[learned]} | {' | '.join(cells)} |" in text
 
 
 def test_the_page_of_the_record_has_every_block(blocks: dict[str, str]) -> None:
@@ -277,3 +274,16 @@ def test_a_folder_of_one_folder_is_that_one(small: Path, tmp_path: Path) -> None
     done = invoke(tmp_path, "--markdown")
     assert done.exit_code == 0, done.stderr
     assert "ablation\\_b" in done.stdout
+
+
+def test_what_our_own_deviation_alone_matches_is_counted_apart() -> None:
+    paper = {"mean": 1.0, "std": 0.1}
+    cells = [
+        {"row": "GNP", "column": "a", "gnp": True, "verdict": "matched", "strict": strict, "paper": paper, "ours": ours}
+        for strict, ours in ((True, {"mean": 1.1}), (False, {"mean": 2.0}), (False, {"mean": 0.1}))  # the last is ahead
+    ]
+    text = counts_block([{"table": "node_a", "cells": cells}])
+    assert "generated data 3 of 3 (100.0 %)" in text
+    assert " 1 of these have a larger error" in text
+    assert "it would be 66.7 %, and 66.7 % of GNP's." in text
+    assert "larger error" not in counts_block([{"table": "node_a", "cells": [cells[0], cells[2]]}])

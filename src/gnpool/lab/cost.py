@@ -42,8 +42,8 @@ CPU_STEP = {
 }
 # The same as one CUDA graph of an H200: 0.53 for 20 runs of "graph gnp" and 0.31 of "set gnp" were measured, the others
 # follow their proportions on the CPU. Not so at nodes (base, each run): a whole grid of "node" takes 48 s and one of
-# "weighted node" 450 s; there 24 runs took 350 s, and 5 of them 300, beside two other trainings. Those of GNP, beside
-# other trainings, took 193 and 434 s.
+# "weighted node" about 450 s; beside two other trainings, and from their progress, 24 runs of it about 350 s and 5 runs
+# 300. Those of GNP, beside other trainings, took 193 and 434 s; that its base is the same is assumed.
 GPU_BASE, GPU_SHARE = 0.4, 0.013
 GPU_STEP = {
     "node gnp": (0.4, 0.03),

@@ -59,7 +59,7 @@ def record(folder: str | Path) -> dict[str, Any]:
     named = Origins(store, records)
     return {
         "tables": [
-            {**found, "cells": [*map(_excused, found["cells"])], "origin": named.origin(table)}
+            {**found, "cells": [*map(_by_deviations, found["cells"])], "origin": named.origin(table)}
             for table, found in published_results(store)
         ],
         "spread": {
@@ -191,11 +191,14 @@ def place(key: Key) -> str:
     return str(keys.place(keys.canonical(key)))
 
 
-def _excused(cell: dict[str, Any]) -> dict[str, Any]:
-    """A cell that says whether it would be matched by deviations alone."""
-    if cell["ours"] is None or cell["paper"] is None or cell["metric"] == "COUNT" or cell["verdict"] == "matched":
+def _by_deviations(cell: dict[str, Any]) -> dict[str, Any]:
+    """A cell that says whether deviations alone would match it or, if it is matched, whether the paper's own do."""
+    ours, paper, metric = cell["ours"], cell["paper"], cell["metric"]
+    if ours is None or paper is None or metric == "COUNT":
         return cell
-    return {**cell, "excused": within(cell["ours"], cell["paper"], cell["metric"])}
+    if cell["verdict"] == "matched":
+        return {**cell, "strict": within({**ours, "std": None}, paper, metric)}
+    return {**cell, "excused": within(ours, paper, metric)}
 
 
 def _filled(table: Mapping[str, Any]) -> bool:
