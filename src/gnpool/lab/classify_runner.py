@@ -24,6 +24,7 @@ from gnpool.lab.failures import Failure, clear_failures, raise_failures
 from gnpool.lab.folds import Run
 from gnpool.lab.graph_bank import GraphBank
 from gnpool.lab.runner import Event
+from gnpool.lab.stopwatch import Stopwatch
 from gnpool.store import Store
 from gnpool.store.files import write
 from gnpool.training.cuda_graph import own_stream
@@ -79,7 +80,7 @@ def stack_unit(
     """A stack of runs: the scores of each, and meta data. ``tell`` is given the number of epochs done."""
     if device.type == "cpu":
         torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
-    began = time.monotonic()
+    clock = Stopwatch(caller.checkpoint)
     with own_stream(device):
         scores = train_stack(
             bank.to(device),
@@ -87,9 +88,9 @@ def stack_unit(
             runs,
             checkpoint=caller.checkpoint,
             progress=lambda epoch, active: caller.tell(epoch),
-            check=caller.check,
+            check=clock.around(caller.check),
         )
-    meta = {**describe_machine(device), "seconds": (time.monotonic() - began) / len(runs)}
+    meta = {**describe_machine(device), "seconds": clock.seconds / len(runs)}
     return [score.to_dict() for score in scores], meta
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from gnpool.insight import Crystal, Trial, crystallize
 from gnpool.insight.crystallize import SETTINGS
 from gnpool.lab.presets import Preset
 from gnpool.lab.recipes import STAR, Exam, Recipe
+from gnpool.lab.stopwatch import Stopwatch
 from gnpool.lab.training import CRITERIA, chosen_models
 from gnpool.store import Record
 from gnpool.tasks import Task
@@ -58,7 +58,8 @@ def crystallise(
     device = device if node else torch.device("cpu")
     longer = {**NODE, "epochs": node_epochs(preset, recipe.spec)}
     options = {**(longer if node else {}), **(SMOKE if preset.name == "smoke" else {}), "device": device}
-    began, loss = time.monotonic(), recipe.spec.loss
+    clock, loss = Stopwatch(checkpoint), recipe.spec.loss
+    check = clock.around(check)
     train, validation = recipe.batches("train", preset), recipe.batches("val", preset)
     chosen, crystals = learned.scores["chosen"]["loss"], []
     tensors: dict[str, Tensor] = {}
@@ -73,8 +74,7 @@ def crystallise(
         crystals.append(_describe(seed, found))
         tensors |= {f"loss/{seed}/{name}": value for name, value in found.model.state_dict().items()}
     scores = {"chosen": dict.fromkeys(CRITERIA, chosen), "crystals": crystals}
-    seconds = time.monotonic() - began
-    return scores, tensors, {**describe_machine(device), "preset": preset.name, "seconds": seconds}
+    return scores, tensors, {**describe_machine(device), "preset": preset.name, "seconds": clock.seconds}
 
 
 def _tell(progress: Callable[[float], None], place: int, models: int, number: int, total: int, _: str) -> None:

@@ -29,6 +29,7 @@ from gnpool.influence import (
 from gnpool.lab.failures import Failure, clear_failures, raise_failures
 from gnpool.lab.influence import BASELINES, MODELS, PROBABILITIES, Choice, InfluenceAmount, Training, read_graph
 from gnpool.lab.runner import Event
+from gnpool.lab.stopwatch import Stopwatch
 from gnpool.models import MONSTOR
 from gnpool.store import Record, Store
 from gnpool.training import seeded
@@ -182,7 +183,7 @@ def training_unit(
     """Scores, tensors and meta data of a training. ``tell`` is given its share and the error so far."""
     if device.type == "cpu":
         torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
-    began = time.monotonic()
+    clock = Stopwatch(caller.checkpoint)
     found = fit_monstor(
         parts,
         MODELS[training.model],
@@ -192,14 +193,14 @@ def training_unit(
         device=device,
         checkpoint=None if caller.checkpoint is None else caller.checkpoint / "training.pt",
         progress=lambda epoch, epochs, error: caller.tell((0.98 * epoch / epochs, error)),
-        check=caller.check,
+        check=clock.around(caller.check),
     )
     scores, tensors = {}, dict[str, Tensor]()
     for probability, trained in found.items():
         names = ("stacked", "epoch", "error", "relative", "curve", "start")
         scores[probability] = {name: getattr(trained, name) for name in names}
         tensors |= {f"{probability}/{name}": value for name, value in trained.model.state_dict().items()}
-    return scores, tensors, {**describe_machine(device), "seconds": time.monotonic() - began}
+    return scores, tensors, {**describe_machine(device), "seconds": clock.seconds}
 
 
 def choice_unit(

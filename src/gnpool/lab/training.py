@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import Tensor
 from gnpool.lab.presets import Preset
 from gnpool.lab.rebuild import crystal_models
 from gnpool.lab.recipes import Exam, Recipe
+from gnpool.lab.stopwatch import Stopwatch
 from gnpool.store import Record, Store
 from gnpool.training import Batches, Fit, Progress, Setting, evaluate_items, fit_many, seeded
 from gnpool.training.machine import describe_machine
@@ -56,10 +56,10 @@ def train(
     ``search`` is ``"all"``: every setting with every seed; or ``"point"``: every setting with the first seed, and the
     best of them with every seed. ``check`` is called before every step, and may raise to stop the training.
     """
-    began = time.monotonic()
+    clock = Stopwatch(checkpoint)
     settings, seeds = list(preset.settings(recipe.space)), list(range(preset.seeds))
     data = {split: recipe.batches(split, preset) for split in ("train", "val")}
-    fit = functools.partial(_fit, recipe, preset, data, device, workers, checkpoint, progress, check)
+    fit = functools.partial(_fit, recipe, preset, data, device, workers, checkpoint, progress, clock.around(check))
     if search == "point" and len(settings) * len(recipe.variants) > 1:
         tried = _candidates(recipe, lambda variant: fit(variant, settings, seeds[:1], "point"))
         best = {criterion: min(tried, key=lambda c: c.mean(criterion)) for criterion in CRITERIA}
@@ -93,7 +93,7 @@ def train(
     numbers = [run.number for run in _chosen_runs(chosen["loss"])]
     for name in ("train", "loss", "metric", *chosen["loss"].fit.watched):
         tensors[f"curve/{name}"] = chosen["loss"].fit.curve(name)[:, numbers]
-    return scores, tensors, {**describe_machine(device), "preset": preset.name, "seconds": time.monotonic() - began}
+    return scores, tensors, {**describe_machine(device), "preset": preset.name, "seconds": clock.seconds}
 
 
 def _fit(

@@ -84,10 +84,14 @@ def counts_block(tables: Sequence[Result]) -> str:
     lenient = [cell for cell in errors if _is_lenient(cell)]
     excused = sum(bool(cell.get("excused")) and word_of(cell) not in GOOD for cell in cells)
     rest = f" By deviations alone, {excused} more would be matched." if excused else ""
+    if everything.run == everything.total:
+        start, of = f"All {everything.total} numbers of the paper that have a deviation were run", ""
+    else:
+        start = f"Of the paper's {everything.total} numbers with a deviation {everything.run} were run"
+        of = " of what was run"
     return (
-        f"Of the paper's {everything.total} numbers with a deviation {everything.run} were run: {everything}. On "
-        f"generated data {_share(generated)} of what was run are matched, better, or fail in both, and of GNP's own "
-        f"{_share(gnp)}.{_without(lenient, generated, gnp)}{rest}"
+        f"{start}: {everything}. On generated data {_share(generated)}{of} are matched, better, or fail in both, and "
+        f"of GNP's own {_share(gnp)}.{_without(lenient, generated, gnp)}{rest}"
     )
 
 
