@@ -17,7 +17,7 @@ from gnpool.lab.influence_runner import trainings
 from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.presets import get_preset
 from gnpool.lab.results import stored_search, within
-from gnpool.lab.tables import Table
+from gnpool.lab.tables import GIN_FORM, TABLES, Table
 from gnpool.lab.training import SEARCHES
 from gnpool.store import Record, Store, keys
 
@@ -51,8 +51,9 @@ def record(folder: str | Path) -> dict[str, Any]:
     """All of it, from the folder of a store.
 
     Returns:
-        dict: ``tables``: those of the paper as ``results.json`` has them, each with its ``origin``; ``spread``: those
-        that were run on other data, by its seed; ``cost``: what all of it took.
+        dict: ``tables``: those of the paper as ``results.json`` has them, each with its ``origin``; ``form``: what was
+        run in the other form of the network; ``spread``: tables that were run on other data, by its seed; ``cost``:
+        what all of it took.
     """
     store = ReadStore(folder)
     records = list(store.records())
@@ -62,6 +63,7 @@ def record(folder: str | Path) -> dict[str, Any]:
             {**found, "cells": [*map(_by_deviations, found["cells"])], "origin": named.origin(table)}
             for table, found in published_results(store)
         ],
+        "form": recipe_results(TABLES[GIN_FORM], store, get_preset(PRESET), *SEARCHES),
         "spread": {
             seed: [found for _, found in published_results(store, seed) if _filled(found)]
             for seed in data_seeds(records)

@@ -40,6 +40,7 @@ def record_blocks(record: Mapping[str, Any]) -> dict[str, str]:
         "cells": cells_block(tables),
         "origin": origin_block(tables),
         "cost": cost_block(record["cost"], tables),
+        "form": form_block(tables, record["form"]),
         "spread": spread_block(tables, record["spread"]),
     }
 
@@ -187,6 +188,29 @@ def cost_block(cost: Mapping[str, Any], tables: Sequence[Result]) -> str:
         else f"- the quick preset, `{quick['command']}`: {duration(quick['seconds'])} on {plain(quick['device'])}"
     )
     return "\n".join([f"For {run} published cells, and what stands beside them:", "", *lines])
+
+
+def form_block(tables: Sequence[Result], other: Result) -> str:
+    """What was run in the other form of the network, beside the record: both means, both verdicts."""
+    first = {(t["table"], c["row"], c["column"]): c for t in tables for c in t["cells"]}
+    pairs = [(first[tuple(cell["published"])], cell) for cell in other["cells"] if cell["ours"] is not None]
+    if not pairs:
+        return "Nothing was run in the other form yet."
+    lines = [["trained", "tested on", "paper", "lab's form", "GIN's form", "verdicts"]]
+    for one, cell in pairs:
+        words = ", then ".join(dict.fromkeys(map(word_of, (one, cell))))
+        values = [shown(cell).paper or "", shown(one).ours, shown(cell).ours]
+        lines.append([plain(cell["row"]), plain(cell["column"]), *values, words])
+    good = [(word_of(one) in GOOD, word_of(cell) in GOOD) for one, cell in pairs]
+    missed, lost = good.count((False, True)), good.count((True, False))
+    differ = sum(not before for before, _ in good)
+    ways = Counter(str(cell["search"]) for _, cell in pairs if "search" in cell)
+    by = "".join(f" {n} of them by `--search {way}`." for way, n in sorted(ways.items()))
+    return (
+        f"{len(pairs)} of {len(other['cells'])} cells were run.{by} Of the {differ} that are worse or differ in the "
+        f"lab's form, {missed} are matched, better, or fail in both in GIN's; of the {len(pairs) - differ} that are "
+        f"good in the lab's form, {lost} are not in GIN's.\n\n{_table(lines)}"
+    )
 
 
 def spread_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]]) -> str:
