@@ -20,7 +20,7 @@ from gnpool.lab.presets import get_preset
 from gnpool.lab.record import HELD, place, published_places, record
 from gnpool.lab.tables import TABLES
 from gnpool.report.blocks import fill
-from gnpool.report.record import counts_block, record_blocks
+from gnpool.report.record import counts_block, form_block, record_blocks
 from gnpool.report.verdicts import WORDS, by_kind, count
 from gnpool.store import Store
 from gnpool.tasks.structures import STRUCTURES
@@ -134,6 +134,26 @@ def test_the_table_of_the_other_form_is_that_of_its_trials() -> None:
             for median, place in zip(medians, places, strict=True)
         ]
         assert f"| {LEARNED[learned]} | {' | '.join(cells)} |" in text
+
+
+def test_the_other_form_stands_beside_the_record() -> None:
+    paper = {"mean": 1.0, "std": 0.1}
+
+    def cell(row: str, mean: float | None, verdict: str) -> dict[str, Any]:
+        ours = None if mean is None else {"mean": mean, "std": 0.0, "runs": [mean], "failed": 0}
+        about = {"row": row, "column": "ER", "gnp": True, "metric": "MAPE", "paper": paper}
+        return {**about, "ours": ours, "verdict": verdict, "published": ["set", row, "ER"]}
+
+    first = [cell("a", 9.0, "worse"), cell("b", 1.0, "matched"), cell("c", 1.0, "matched")]
+    other = [{**cell("a", 1.0, "matched"), "search": "point"}, cell("b", 9.0, "worse"), cell("c", None, "not run")]
+    about = {"table": "set", "title": "", "metric": "MAPE"}
+    text = form_block([{**about, "cells": first}], {**about, "cells": other})
+    assert text.startswith(
+        "2 of 3 cells were run. 1 of them by `--search point`. Of the 1 that are worse or differ in the lab's form, 1 "
+    )
+    assert "of the 1 that are good in the lab's form, 1 are not in GIN's." in text
+    assert "| a | ER | 1.0 ± 0.1 | 9.00 ± 0.00 | 1.00 ± 0.00 | worse, then matched |" in text
+    assert form_block([], {**about, "cells": other[2:]}) == "Nothing was run in the other form yet."
 
 
 def test_the_page_of_the_record_has_every_block(blocks: dict[str, str]) -> None:
