@@ -134,7 +134,7 @@ def all_tables() -> dict[str, AnyTable]:
 
 
 def at_hand_tables() -> list[str]:
-    """Names of the tables that need no download, which ``all`` stands for; but for one that is not of the paper."""
+    """Names of the tables that need no download, which ``all`` stands for: those of the paper and the demo."""
     there = [name for name, table in DATA_TABLES.items() if all(map(at_hand, data_of(table)))]
     there = [name for name in there if name not in INFLUENCE_TABLES or graphs_zip() is not None]
     return [*(name for name in TABLES if name != GIN_FORM), *there]

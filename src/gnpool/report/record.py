@@ -202,13 +202,13 @@ def form_block(tables: Sequence[Result], other: Result) -> str:
         values = [shown(cell).paper or "", shown(one).ours, shown(cell).ours]
         lines.append([plain(cell["row"]), plain(cell["column"]), *values, words])
     good = [(word_of(one) in GOOD, word_of(cell) in GOOD) for one, cell in pairs]
-    missed, lost = good.count((False, True)), good.count((True, False))
+    gained, lost = good.count((False, True)), good.count((True, False))
     differ = sum(not before for before, _ in good)
     ways = Counter(str(cell["search"]) for _, cell in pairs if "search" in cell)
     by = "".join(f" {n} of them by `--search {way}`." for way, n in sorted(ways.items()))
     return (
         f"{len(pairs)} of {len(other['cells'])} cells were run.{by} Of the {differ} that are worse or differ in the "
-        f"lab's form, {missed} are matched, better, or fail in both in GIN's; of the {len(pairs) - differ} that are "
+        f"lab's form, {gained} are matched, better, or fail in both in GIN's; of the {len(pairs) - differ} that are "
         f"good in the lab's form, {lost} are not in GIN's.\n\n{_table(lines)}"
     )
 
