@@ -129,6 +129,13 @@ def test_blocks_share_a_namespace_and_print_what_they_promise(page: Path) -> Non
     assert check_docs.check_code(page) == []
 
 
+def test_random_numbers_start_from_the_seed(page: Path) -> None:
+    page.write_text("```python\nimport torch\nprint(torch.initial_seed())\n```\n```text\n3\n```\n")
+    assert check_docs.check_code(page, seed=3) == []
+    (problem,) = check_docs.check_code(page)
+    assert "the block prints\n0\nand not\n3" in problem
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
