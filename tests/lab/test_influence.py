@@ -103,7 +103,7 @@ def test_smoke(tmp_path):
         assert done["simulated", cell["column"]]["ours"]["mean"] >= 0.9 * cell["ours"]["mean"]
     assert done["GNP", "Celebrity/BT"]["paper"] == {"mean": 155.3, "std": 0.8}
     assert events[-1].overall == 1.0
-    assert influence_estimate(IM_MONSTOR, "smoke", "cpu", store).minutes_left == 0
+    assert influence_estimate(IM_MONSTOR, amount, "cpu", store).minutes_left == 0
 
     record = store.get(Choice("Celebrity", "BT", "GNP", 0).key(amount))
     assert record is not None

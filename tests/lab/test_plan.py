@@ -88,3 +88,29 @@ def test_dry_run_of_what_does_not_fit(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert code == 1
     assert "GB of the 2.0 GB here." in out
     assert errors.startswith("Error: 'jobs': 9 side by side need about")
+
+
+def runs(name: str, *options: str) -> tuple[int, int]:
+    """The trainings and runs that a dry run tells of a table."""
+    code, out, _ = dry(name, "--preset", "paper", "--json", *options)
+    assert code == 0
+    found = json.loads(out)["tables"][name]
+    return found["trainings"], found["runs"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        (SMALL, (), (2, 2 * 24 * 5)),
+        (SMALL, ("--search", "point"), (2, 2 * (24 + 2 * 5))),  # the best by loss and by metric, each with all seeds
+        ("graphcl_a", (), (6, 6 * 20 * 10)),
+        ("graphcl_a", ("--seeds", "3", "--folds", "2"), (6, 6 * 3 * 2)),
+        ("graphcl_a", ("--dataset", "NCI1"), (2, 2 * 20 * 10)),
+        ("im_monstor", (), (27, 27)),
+        ("im_monstor", ("--seeds", "1"), (9, 9)),
+    ],
+)
+def test_dry_run_counts_what_the_options_leave(
+    tmp_path: Path, name: str, options: tuple[str, ...], expected: tuple[int, int]
+) -> None:
+    assert runs(name, "--out", str(tmp_path / "new"), *options) == expected

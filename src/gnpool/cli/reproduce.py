@@ -84,7 +84,8 @@ def reproduce(
     names = choose(tables)
     folder = default_folder(preset) if out is None else out
     if dry_run:
-        show_plan(names, folder, preset, device, jobs, data_seed, json=json)
+        part: dict[str, Any] = {"seeds": seeds, "folds": folds, "datasets": dataset, "data_seed": data_seed}
+        show_plan(names, folder, preset=preset, device=device, search=search, jobs=jobs, **part, json=json)
         return
     pictures = _painters(names)
     try:
@@ -124,13 +125,11 @@ def reproduce(
         say("Only trained: the same command with --no-training in place of --no-tests does the rest.")
 
 
-def show_plan(
-    names: Sequence[str], folder: Path, preset: str, device: str, jobs: int | None, data_seed: int, *, json: bool
-) -> None:
-    """Print what a run would take on this machine; an error if it does not fit."""
+def show_plan(names: Sequence[str], folder: Path, *, preset: str, json: bool, **options: Any) -> None:
+    """Print what a run with these options would take on this machine; an error if it does not fit."""
     from gnpool.lab.plan import plan
 
-    found = plan(names, folder, preset=preset, device=device, jobs=jobs, data_seed=data_seed)
+    found = plan(names, folder, preset=preset, **options)
     if json:
         show_json(found.to_dict())
     else:

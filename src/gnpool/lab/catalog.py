@@ -11,7 +11,7 @@ from gnpool.lab.classify import CLASSIFICATION_TABLES, Amount, ClassificationTab
 from gnpool.lab.classify_cost import classification_estimate
 from gnpool.lab.cost import Estimate, estimates
 from gnpool.lab.crystallised import crystallised
-from gnpool.lab.influence import INFLUENCE_TABLES, InfluenceTable, graphs_zip
+from gnpool.lab.influence import INFLUENCE_TABLES, InfluenceTable, graphs_zip, influence_amount
 from gnpool.lab.influence_results import influence_estimate, require_graphs
 from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.presets import Preset
@@ -204,15 +204,26 @@ def combination_of(table: str) -> Mapping[tuple[str, str], str]:
 
 
 def table_estimates(
-    tables: Sequence[AnyTable], preset: Preset, kind: str, *, store: Store | None = None, jobs: int = 1
+    tables: Sequence[AnyTable],
+    preset: Preset,
+    kind: str,
+    *,
+    store: Store | None = None,
+    search: str = "all",
+    jobs: int = 1,
+    seeds: int | None = None,
+    folds: int | None = None,
+    datasets: Sequence[str] | None = None,
 ) -> dict[str, Estimate]:
-    """What each table costs here by itself, of whatever kind it is."""
-    found = estimates([t for t in tables if isinstance(t, Table)], preset, kind, store=store, jobs=jobs)
+    """What each table costs here by itself, of whatever kind it is; arguments as those of :func:`reproduce`."""
+    trained = [table for table in tables if isinstance(table, Table)]
+    found = estimates(trained, preset, kind, store=store, search=search, jobs=jobs)
     for table in tables:
         if isinstance(table, ClassificationTable):
-            found[table.id] = classification_estimate(table, get_amount(preset.name), kind, store, jobs)
+            amount = get_amount(preset.name, seeds, folds, datasets)
+            found[table.id] = classification_estimate(table, amount, kind, store, jobs)
         elif isinstance(table, InfluenceTable):
-            found[table.id] = influence_estimate(table, preset.name, kind, store)
+            found[table.id] = influence_estimate(table, influence_amount(preset.name, seeds), kind, store)
         elif isinstance(table, StatisticsTable):
             counted = 0 if store is None else sum(table.key(cell.row) in store for cell in table.cells)
             found[table.id] = Estimate(0, 0, 0, 0, 0.0, 0.0, counted)

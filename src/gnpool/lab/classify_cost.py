@@ -40,8 +40,9 @@ def classification_estimate(
     table: ClassificationTable, amount: Amount, kind: str, store: Store | None, jobs: int = 1
 ) -> Estimate:
     """What a table takes, and what of it is there already."""
-    cost = {study: run_seconds(study, amount, kind) for study in table.studies}
-    keys = {study: [study.key(amount, run) for run in amount.runs] for study in table.studies}
+    studies = [study for study in table.studies if study.dataset in amount.datasets]
+    cost = {study: run_seconds(study, amount, kind) for study in studies}
+    keys = {study: [study.key(amount, run) for run in amount.runs] for study in studies}
     stored = {study: [] if store is None else [k for k in found if k in store] for study, found in keys.items()}
     took = expected = 0.0
     for study, found in stored.items():
@@ -54,8 +55,8 @@ def classification_estimate(
     runs = len(amount.runs)
     whole = [study for study, found in stored.items() if len(found) == runs]
     return Estimate(
-        trainings=len(table.studies),
-        runs=runs * len(table.studies),
+        trainings=len(studies),
+        runs=runs * len(studies),
         exams=0,
         done=len(whole),
         minutes=factor * sum(runs * seconds for seconds in cost.values()),

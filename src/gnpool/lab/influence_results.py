@@ -103,9 +103,8 @@ def difference(first: list[Record], second: list[Record]) -> dict[str, Any]:
     return {"difference": statistics.fmean(gaps), "standard_error": error, "runs": len(gaps)}
 
 
-def influence_estimate(table: InfluenceTable, preset: str, kind: str, store: Store | None) -> Estimate:
+def influence_estimate(table: InfluenceTable, amount: InfluenceAmount, kind: str, store: Store | None) -> Estimate:
     """What the table costs here."""
-    amount = AMOUNTS[preset]
     wanted = trainings(amount)
     done = [t for t in wanted if store is not None and t.key(amount) in store]
     choices = [choice for training in wanted for choice in choices_of(training)]

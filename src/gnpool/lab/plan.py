@@ -52,7 +52,11 @@ def plan(
     *,
     preset: str = "quick",
     device: str = "auto",
+    search: str = "all",
     jobs: int | None = None,
+    seeds: int | None = None,
+    folds: int | None = None,
+    datasets: Sequence[str] | None = None,
     data_seed: int = 0,
 ) -> Plan:
     """What :func:`reproduce` would take with these arguments. Nothing is written; what ``out`` holds is taken off."""
@@ -60,12 +64,14 @@ def plan(
     amount, place = get_preset(preset, data_seed), choose_device(device)
     side = jobs or default_jobs(place)
     store = Store(out, create=False) if Path(out).is_dir() else None
-    found = table_estimates(chosen, amount, place.type, store=store, jobs=side)
+    options: dict[str, Any] = {"store": store, "search": search, "jobs": side}
+    given: dict[str, Any] = {"seeds": seeds, "folds": folds, "datasets": datasets}
+    found = table_estimates(chosen, amount, place.type, **options, **given)
     trained = [table for table in chosen if isinstance(table, Table)]
     together = Table("together", "", "", tuple(cell for table in trained for cell in table.cells))
     minutes = sum(found[table.id].minutes_left for table in chosen if not isinstance(table, Table))
     if trained:
-        minutes += table_estimates([together], amount, place.type, store=store, jobs=side)["together"].minutes_left
+        minutes += table_estimates([together], amount, place.type, **options)["together"].minutes_left
     here, problem = machine_megabytes(), None
     try:
         check_memory(trained, amount, place, jobs)
