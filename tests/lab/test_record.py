@@ -18,6 +18,7 @@ from gnpool.lab import record as lab_record
 from gnpool.lab import reproduce
 from gnpool.lab.presets import get_preset
 from gnpool.lab.record import HELD, place, published_places, record
+from gnpool.lab.results import verdict
 from gnpool.lab.tables import TABLES
 from gnpool.report.blocks import fill
 from gnpool.report.record import counts_block, form_block, record_blocks
@@ -139,21 +140,23 @@ def test_the_table_of_the_other_form_is_that_of_its_trials() -> None:
 def test_the_other_form_stands_beside_the_record() -> None:
     paper = {"mean": 1.0, "std": 0.1}
 
-    def cell(row: str, mean: float | None, verdict: str) -> dict[str, Any]:
+    def cell(row: str, mean: float | None, validation: float) -> dict[str, Any]:
         ours = None if mean is None else {"mean": mean, "std": 0.0, "runs": [mean], "failed": 0}
-        about = {"row": row, "column": "ER", "gnp": True, "metric": "MAPE", "paper": paper}
-        return {**about, "ours": ours, "verdict": verdict, "published": ["set", row, "ER"]}
+        about = {"row": row, "column": "ER", "gnp": True, "metric": "MAPE", "paper": paper, "validation": validation}
+        return {**about, "ours": ours, "verdict": verdict(ours, paper), "published": ["set", row, "ER"]}
 
-    first = [cell("a", 9.0, "worse"), cell("b", 1.0, "matched"), cell("c", 1.0, "matched")]
-    other = [{**cell("a", 1.0, "matched"), "search": "point"}, cell("b", 9.0, "worse"), cell("c", None, "not run")]
+    first = [cell("a", 9.0, 0.2), cell("b", 1.0, 0.2), cell("c", 1.0, 0.2), cell("d", 1.0, 0.2)]
+    other = [{**cell("a", 1.0, 0.1), "search": "point"}, cell("b", 9.0, 0.3), cell("c", 9.0, 0.1), cell("d", None, 0.0)]
     about = {"table": "set", "title": "", "metric": "MAPE"}
     text = form_block([{**about, "cells": first}], {**about, "cells": other})
     assert text.startswith(
-        "2 of 3 cells were run. 1 of them by `--search point`. Of the 1 that are worse or differ in the lab's form, 1 "
+        "3 of 4 cells were run, 1 of them by `--search point`. Matched, better, or failing in both are 2 in the lab's "
+        "form and 1 in GIN's: 1 gained, 2 lost. Were the form a setting that validation chooses, it would take GIN's "
+        "for 2 of 3 trainings, and 2 cells would be.\n\n"
     )
-    assert "of the 1 that are good in the lab's form, 1 are not in GIN's." in text
-    assert "| a | ER | 1.0 ± 0.1 | 9.00 ± 0.00 | 1.00 ± 0.00 | worse, then matched |" in text
-    assert form_block([], {**about, "cells": other[2:]}) == "Nothing was run in the other form yet."
+    assert "| a | ER | 1.0 ± 0.1 | 9.00 ± 0.00 | 1.00 ± 0.00 | GIN's | worse, then matched |" in text
+    assert "| b | ER | 1.0 ± 0.1 | 1.00 ± 0.00 | 9.00 ± 0.00 | lab's | matched, then worse |" in text
+    assert form_block([], {**about, "cells": other[3:]}) == "Nothing was run in the other form yet."
 
 
 def test_the_page_of_the_record_has_every_block(blocks: dict[str, str]) -> None:

@@ -60,7 +60,8 @@ def report(
     are not finished, is shown as far as it is. Of a folder that holds one such folder, that one is meant.
 
     With --fill, files are kept in step with the scores: each block between the lines '<!-- gnpool:NAME -->' and
-    '<!-- gnpool:end -->' is written anew. NAME is headline, counts, verdicts, differing, cells, origin, cost or spread.
+    '<!-- gnpool:end -->' is written anew. NAME is headline, counts, verdicts, differing, cells, origin, cost, form
+    or spread.
     """
     if markdown and (json or output is not None):
         raise typer.BadParameter("it prints Markdown and nothing else", param_hint="'--markdown'")

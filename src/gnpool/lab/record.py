@@ -51,9 +51,9 @@ def record(folder: str | Path) -> dict[str, Any]:
     """All of it, from the folder of a store.
 
     Returns:
-        dict: ``tables``: those of the paper as ``results.json`` has them, each with its ``origin``; ``form``: what was
-        run in the other form of the network; ``spread``: tables that were run on other data, by its seed; ``cost``:
-        what all of it took.
+        dict: ``tables``: those of the paper as ``results.json`` has them, each with its ``origin``; ``form``: the
+        same for what was run in the other form of the network; ``spread``: tables that were run on other data, by its
+        seed; ``cost``: what all of it took.
     """
     store = ReadStore(folder)
     records = list(store.records())
@@ -63,7 +63,10 @@ def record(folder: str | Path) -> dict[str, Any]:
             {**found, "cells": [*map(_by_deviations, found["cells"])], "origin": named.origin(table)}
             for table, found in published_results(store)
         ],
-        "form": recipe_results(TABLES[GIN_FORM], store, get_preset(PRESET), *SEARCHES),
+        "form": {
+            **recipe_results(TABLES[GIN_FORM], store, get_preset(PRESET), *SEARCHES),
+            "origin": named.origin(TABLES[GIN_FORM]),
+        },
         "spread": {
             seed: [found for _, found in published_results(store, seed) if _filled(found)]
             for seed in data_seeds(records)

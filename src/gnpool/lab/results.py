@@ -45,7 +45,8 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
             seconds += record.meta["seconds"]
             entry["ours"] = summary(record.scores["loss"])
             entry["by_metric"] = summary(record.scores["metric"])  # where the metric of the table selects
-            entry["setting"] = trained.scores["chosen"]["loss"]["setting"]
+            chosen = trained.scores["chosen"]["loss"]
+            entry["setting"], entry["validation"] = chosen["setting"], chosen["validation"]
             used.add(search)
             if search != searches[0]:
                 entry["search"] = search

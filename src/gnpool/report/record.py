@@ -38,7 +38,7 @@ def record_blocks(record: Mapping[str, Any]) -> dict[str, str]:
         "verdicts": verdicts_block(tables),
         "differing": differing_block(tables),
         "cells": cells_block(tables),
-        "origin": origin_block(tables),
+        "origin": origin_block([*tables, record["form"]]),
         "cost": cost_block(record["cost"], tables),
         "form": form_block(tables, record["form"]),
         "spread": spread_block(tables, record["spread"]),
@@ -191,26 +191,37 @@ def cost_block(cost: Mapping[str, Any], tables: Sequence[Result]) -> str:
 
 
 def form_block(tables: Sequence[Result], other: Result) -> str:
-    """What was run in the other form of the network, beside the record: both means, both verdicts."""
+    """What was run in the other form of the network, beside the record: both means, both verdicts, and which of the two
+    forms would count if validation chose it as it chooses a setting.
+    """
     first = {(t["table"], c["row"], c["column"]): c for t in tables for c in t["cells"]}
     pairs = [(first[tuple(cell["published"])], cell) for cell in other["cells"] if cell["ours"] is not None]
     if not pairs:
         return "Nothing was run in the other form yet."
-    lines = [["trained", "tested on", "paper", "lab's form", "GIN's form", "verdicts"]]
-    for one, cell in pairs:
-        words = ", then ".join(dict.fromkeys(map(word_of, (one, cell))))
-        values = [shown(cell).paper or "", shown(one).ours, shown(cell).ours]
-        lines.append([plain(cell["row"]), plain(cell["column"]), *values, words])
-    good = [(word_of(one) in GOOD, word_of(cell) in GOOD) for one, cell in pairs]
+    lines = [["trained", "tested on", "paper", "lab's form", "GIN's form", "lower validation loss", "verdicts"]]
+    for lab, gin in pairs:
+        words = ", then ".join(dict.fromkeys(map(word_of, (lab, gin))))
+        values = [shown(gin).paper or "", shown(lab).ours, shown(gin).ours]
+        form = "GIN's" if _prefers(gin, lab) else "lab's"
+        lines.append([plain(gin["row"]), plain(gin["column"]), *values, form, words])
+    good = [(word_of(lab) in GOOD, word_of(gin) in GOOD) for lab, gin in pairs]
+    before, after = (sum(column) for column in zip(*good, strict=True))
     gained, lost = good.count((False, True)), good.count((True, False))
-    differ = sum(not before for before, _ in good)
-    ways = Counter(str(cell["search"]) for _, cell in pairs if "search" in cell)
-    by = "".join(f" {n} of them by `--search {way}`." for way, n in sorted(ways.items()))
+    chosen = sum(word_of(gin if _prefers(gin, lab) else lab) in GOOD for lab, gin in pairs)
+    trained = {str(gin["row"]): _prefers(gin, lab) for lab, gin in pairs}
+    ways = Counter(str(gin["search"]) for _, gin in pairs if "search" in gin)
+    by = "".join(f", {n} of them by `--search {way}`" for way, n in sorted(ways.items()))
     return (
-        f"{len(pairs)} of {len(other['cells'])} cells were run.{by} Of the {differ} that are worse or differ in the "
-        f"lab's form, {gained} are matched, better, or fail in both in GIN's; of the {len(pairs) - differ} that are "
-        f"good in the lab's form, {lost} are not in GIN's.\n\n{_table(lines)}"
+        f"{len(pairs)} of {len(other['cells'])} cells were run{by}. Matched, better, or failing in both are "
+        f"{before} in the lab's form and {after} in GIN's: {gained} gained, {lost} lost. Were the form a setting that "
+        f"validation chooses, it would take GIN's for {sum(trained.values())} of {len(trained)} trainings, and "
+        f"{chosen} cells would be.\n\n{_table(lines)}"
     )
+
+
+def _prefers(one: Cell, other: Cell) -> bool:
+    """Whether validation chooses the models of one cell rather than those of another."""
+    return bool(one["validation"] < other["validation"])
 
 
 def spread_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]]) -> str:
