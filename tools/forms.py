@@ -1,14 +1,13 @@
 """A task of graphs or nodes learned in both forms of the network: where tables differ from the paper.
 
-``python -m tools.forms`` trains GNP for `heterogeneous_all_invsize`, three settings with three seeds each, and writes
-``results/trials/forms.json``; half an hour on two cores. The fixed poolings of `node_a` have two settings:
-``python -m tools.forms --task bfs --structures er --forms gin --models sum mean min --seeds 2
---out results/trials/forms_bfs.json``, half an hour again. The other structures that invsize is learned from:
-``python -m tools.forms --structures ba expander tree ladder --forms gin --out results/trials/forms_structures.json``.
-A combination of `real_baselines` on the real graphs, in the folder of ``GNPOOL_DATA``: ``python -m tools.forms --task
-maxdegree --structures er --models sum,mean --real --seeds 2 --out results/trials/forms_real.json``. With
-node features, as in `nodefeat`: ``python -m tools.forms --task maxdegree --structures er --forms gin --features --out
-results/trials/forms_features.json``.
+A first look at what ``gnpool reproduce gin_form --preset paper`` does with whole grids. ``python -m tools.forms``
+trains GNP on `invsize` from 4-regular graphs, three settings with three seeds each, and writes
+``results/trials/forms.json``; half an hour on two cores. The fixed poolings of `node_a` have two settings: ``python
+-m tools.forms --task bfs --structures er --forms gin --models sum mean min --seeds 2 --out
+results/trials/forms_bfs.json``, half an hour again. A combination of `real_baselines` on the real graphs, in the
+folder of ``GNPOOL_DATA``: ``python -m tools.forms --task maxdegree --structures er --models sum,mean --real --seeds 2
+--out results/trials/forms_real.json``. With node features, as in `nodefeat`: ``python -m tools.forms --task maxdegree
+--structures er --forms gin --features --out results/trials/forms_features.json``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections import Counter
 from importlib import resources
 from pathlib import Path
@@ -24,16 +23,12 @@ from gnpool.report.blocks import fill
 from gnpool.report.record import counts_block, form_block, record_blocks
 from gnpool.report.verdicts import WORDS, by_kind, count
 from gnpool.store import Store
-from gnpool.tasks.structures import STRUCTURES
 from tests.lab.shared import SMALL
-from tools.forms import TESTED
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / "results" / "paper"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 FILES = [path for path in PAGES if "\n<!-- gnpool:end -->\n" in path.read_text(encoding="utf-8")]
-FORMS = ("forms.json", "forms_structures.json")
-LEARNED = {"ba": "BA", "expander": "expander", "regular4": "4-regular", "tree": "tree", "ladder": "ladder"}
 
 
 def pairs(found: Any) -> list[dict[str, Any]]:
@@ -120,23 +115,6 @@ def test_files_are_in_step_with_the_scores(path: Path, blocks: dict[str, str]) -
     assert fill(text, blocks) == text, "run: gnpool report results/paper --fill README.md --fill docs/record.md"
 
 
-def test_the_table_of_the_other_form_is_that_of_its_trials() -> None:
-    text = (ROOT / "docs" / "record.md").read_text(encoding="utf-8")
-    trials = [json.loads((ROOT / "results" / "trials" / name).read_text()) for name in FORMS]
-    runs = [run for trial in trials for run in trial["runs"] if run["form"] == "gin"]
-    published = published_places()
-    for learned in LEARNED:
-        nine = [run["test"] for run in runs if run["structure"] == learned]
-        assert len(nine) == 9
-        places = [("heterogeneous_all_invsize", STRUCTURES[learned].title, STRUCTURES[name].title) for name in TESTED]
-        medians = [statistics.median(test[name] for test in nine) for name in TESTED]
-        cells = [
-            f"{median:.{0 if median > 10 else 1}f} ({published[place]['mean']})"
-            for median, place in zip(medians, places, strict=True)
-        ]
-        assert f"| {LEARNED[learned]} | {' | '.join(cells)} |" in text
-
-
 def test_the_other_form_stands_beside_the_record() -> None:
     paper = {"mean": 1.0, "std": 0.1}
 
@@ -146,13 +124,15 @@ def test_the_other_form_stands_beside_the_record() -> None:
         return {**about, "ours": ours, "verdict": verdict(ours, paper), "published": ["set", row, "ER"]}
 
     first = [cell("a", 9.0, 0.2), cell("b", 1.0, 0.2), cell("c", 1.0, 0.2), cell("d", 1.0, 0.2)]
-    other = [{**cell("a", 1.0, 0.1), "search": "point"}, cell("b", 9.0, 0.3), cell("c", 9.0, 0.1), cell("d", None, 0.0)]
+    wide = {**cell("c", 2.0, 0.1), "verdict": "matched", "strict": False}  # by a deviation of its own
+    other = [{**cell("a", 1.0, 0.1), "search": "point"}, cell("b", 9.0, 0.3), wide, cell("d", None, 0.0)]
     about = {"table": "set", "title": "", "metric": "MAPE"}
     text = form_block([{**about, "cells": first}], {**about, "cells": other})
     assert text.startswith(
         "3 of 4 cells were run, 1 of them by `--search point`. Matched, better, or failing in both are 2 in the lab's "
-        "form and 1 in GIN's: 1 gained, 2 lost. Were the form a setting that validation chooses, it would take GIN's "
-        "for 2 of 3 trainings, and 2 cells would be.\n\n"
+        "form and 2 in GIN's: 1 gained, 1 lost; 0 and 1 of them with a larger error than the paper's, by our own "
+        "deviation only. Were the form a setting that validation chooses, it would take GIN's for 2 of 3 trainings, "
+        "and 3 cells would be.\n\n"
     )
     assert "| a | ER | 1.0 ± 0.1 | 9.00 ± 0.00 | 1.00 ± 0.00 | GIN's | worse, then matched |" in text
     assert "| b | ER | 1.0 ± 0.1 | 1.00 ± 0.00 | 9.00 ± 0.00 | lab's | matched, then worse |" in text

@@ -58,15 +58,14 @@ def record(folder: str | Path) -> dict[str, Any]:
     store = ReadStore(folder)
     records = list(store.records())
     named = Origins(store, records)
+    other = TABLES[GIN_FORM]
+
+    def entry(table: AnyTable, found: dict[str, Any]) -> dict[str, Any]:
+        return {**found, "cells": [*map(_by_deviations, found["cells"])], "origin": named.origin(table)}
+
     return {
-        "tables": [
-            {**found, "cells": [*map(_by_deviations, found["cells"])], "origin": named.origin(table)}
-            for table, found in published_results(store)
-        ],
-        "form": {
-            **recipe_results(TABLES[GIN_FORM], store, get_preset(PRESET), *SEARCHES),
-            "origin": named.origin(TABLES[GIN_FORM]),
-        },
+        "tables": [entry(table, found) for table, found in published_results(store)],
+        "form": entry(other, recipe_results(other, store, get_preset(PRESET), *SEARCHES)),
         "spread": {
             seed: [found for _, found in published_results(store, seed) if _filled(found)]
             for seed in data_seeds(records)
