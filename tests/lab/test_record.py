@@ -136,6 +136,8 @@ def test_the_other_form_stands_beside_the_record() -> None:
     )
     assert "| a | ER | 1.0 ± 0.1 | 9.00 ± 0.00 | 1.00 ± 0.00 | GIN's | worse, then matched |" in text
     assert "| b | ER | 1.0 ± 0.1 | 1.00 ± 0.00 | 9.00 ± 0.00 | lab's | matched, then worse |" in text
+    diverged = [{**cell, "validation": None} for cell in first]  # validation then takes GIN's wherever it was run
+    assert "for 3 of 3 trainings" in form_block([{**about, "cells": diverged}], {**about, "cells": other})
     assert form_block([], {**about, "cells": other[3:]}) == "Nothing was run in the other form yet."
 
 

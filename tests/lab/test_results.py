@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import json
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gnpool.lab import TABLES, verdict
-from gnpool.lab.results import is_gnp, summary
+from gnpool.lab import PRESETS, TABLES, verdict
+from gnpool.lab.results import is_gnp, summary, table_results
+from gnpool.store import Store
 
 
 def ours(mean: float | None, std: float | None = 0.0, runs: int = 5) -> dict[str, Any]:
@@ -88,3 +92,16 @@ def test_summary_leaves_failed_runs_out() -> None:
 def test_summary_of_nothing() -> None:
     found = summary([{"mean": None, "median": None}])
     assert (found["mean"], found["std"], found["runs"], found["failed"]) == (None, None, [None], 1)
+
+
+@pytest.mark.parametrize(("loss", "told"), [(0.25, 0.25), (math.inf, None)])
+def test_validation_loss_is_told_also_of_runs_that_diverged(tmp_path: Path, loss: float, told: float | None) -> None:
+    store, preset, cell = Store(tmp_path), PRESETS["smoke"], TABLES["ablation_b"].cells[0]
+    key = cell.recipe.key(preset, "all")
+    runs = [{"seed": 0, "mean": 1.0, "median": 1.0}]
+    store.put(key, scores={"chosen": {"loss": {"setting": {}, "validation": loss}}}, meta={"seconds": 1.0})
+    exam = cell.exam.key(key, preset, cell.recipe.spec)
+    store.put(exam, scores={"loss": runs, "metric": runs}, meta={"seconds": 1.0})
+    found = table_results(TABLES["ablation_b"], store, preset)
+    assert found["cells"][0]["validation"] == told
+    json.dumps(found, allow_nan=False)  # as results.json is written

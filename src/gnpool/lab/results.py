@@ -46,7 +46,8 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
             entry["ours"] = summary(record.scores["loss"])
             entry["by_metric"] = summary(record.scores["metric"])  # where the metric of the table selects
             chosen = trained.scores["chosen"]["loss"]
-            entry["setting"], entry["validation"] = chosen["setting"], chosen["validation"]
+            entry["setting"] = chosen["setting"]
+            entry["validation"] = chosen["validation"] if math.isfinite(chosen["validation"]) else None
             used.add(search)
             if search != searches[0]:
                 entry["search"] = search

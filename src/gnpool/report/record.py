@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -222,8 +223,9 @@ def form_block(tables: Sequence[Result], other: Result) -> str:
 
 
 def _prefers(one: Cell, other: Cell) -> bool:
-    """Whether validation chooses the models of one cell rather than those of another."""
-    return bool(one["validation"] < other["validation"])
+    """Whether validation chooses the models of one cell rather than those of another; None: one of them diverged."""
+    mine, theirs = (math.inf if cell["validation"] is None else cell["validation"] for cell in (one, other))
+    return bool(mine < theirs)
 
 
 def spread_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]]) -> str:
