@@ -2,8 +2,9 @@
 
 python -m tools.pretrained          # from results/paper, into their places
 
-Of each task the setting that validation chose, and of its five seeds the one with the lowest validation loss: as it was
-learned (``harmonic``) and crystallised (``harmonic-exact``). The data are the first graphs or sets of the test split.
+Of each task the form of the network and the setting that validation chose, and of the five seeds the one with the
+lowest validation loss: as it was learned (``harmonic``) and crystallised (``harmonic-exact``). The data are the first
+graphs or sets of the test split.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from gnpool.fit.preprocess import Preprocessing, Rule
 from gnpool.fit.problem import Problem
 from gnpool.lab import get_preset
 from gnpool.lab.crystallised import crystallised
+from gnpool.lab.forms import Trained
 from gnpool.lab.recipes import NETWORKS, Recipe
-from gnpool.lab.stored import stored_models
+from gnpool.lab.stored import models_of, stored
 from gnpool.lab.tables import GRAPH_TASKS, SET_TASKS, graph_gnp, node, set_model
 from gnpool.models.folder import write_folder
 from gnpool.models.saved import model_files
@@ -32,7 +34,7 @@ from gnpool.tasks import Task, get_task
 ROOT = Path(__file__).resolve().parents[1]
 STORE, MODELS, DATA = ROOT / "results" / "paper", ROOT / "results" / "models", ROOT / "examples" / "data"
 NODE_TASKS = ("bfs", "shortest")
-EXACT = "-exact"
+EXACT, PAPER = "-exact", get_preset("paper")
 GRAPHS, SETS = 9, 20  # in a data set: one graph of each edge probability
 WEIGHTED = ("shortest",)  # edges with weights have no tables
 
@@ -44,25 +46,21 @@ def recipe_of(task: str) -> Recipe:
     return node(task, "gnp") if task in NODE_TASKS else set_model(task, "basic/gnp")
 
 
-def best_seed(store: Store, recipe: Recipe) -> int:
+def best_seed(learned: Trained) -> int:
     """The seed whose run, with the chosen setting, has the lowest validation loss."""
-    record = store.get(recipe.key(get_preset("paper"), "all"))
-    if record is None:
-        raise ValueError(f"{store.root} has no {recipe.model} for {recipe.task}")
-    setting = record.scores["chosen"]["loss"]["setting"]
-    runs = [run for run in record.scores["runs"] if run["setting"] == setting and "loss" in run["best"]]
+    setting = learned.record.scores["chosen"]["loss"]["setting"]
+    runs = [run for run in learned.record.scores["runs"] if run["setting"] == setting and "loss" in run["best"]]
     return int(min(runs, key=lambda run: run["best"]["loss"]["value"])["seed"])
 
 
 def models(store: Store) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """The files of every model of which the store has the weights, by name of its folder."""
+    """The files of every model, by name of its folder: each in the form of the network that validation prefers."""
     for task in (*GRAPH_TASKS, *NODE_TASKS, *SET_TASKS):
-        learned = recipe_of(task)
-        seed = best_seed(store, learned)
-        for name, recipe in ((task, learned), (task + EXACT, crystallised(learned))):
-            if recipe.key(get_preset("paper"), "all") in store:
-                model = stored_models(store, recipe, get_preset("paper"))[seed]
-                yield name, model_files(model, spec_of(learned), extra_of(learned, seed, name))
+        for name, recipe in ((task, recipe_of(task)), (task + EXACT, crystallised(recipe_of(task)))):
+            one = stored(store, recipe, PAPER)
+            learned = one.learned(store, PAPER)
+            seed = best_seed(learned)
+            yield name, model_files(models_of(one)[seed], spec_of(learned.recipe), extra_of(learned.recipe, seed, name))
 
 
 def spec_of(recipe: Recipe) -> dict[str, Any]:

@@ -218,7 +218,7 @@ def test_a_runner_prepares_what_it_will_train_in_that_order(tmp_path: Path, monk
     monkeypatch.setattr(runner, "AHEAD", 1)
     monkeypatch.setattr(runner.Worker, "study", lambda *_: True)
     tables = [TABLES[SMALL], TABLES["exp_graph_harmonic"]]
-    work = [recipe for recipe, _ in runner.exams_by_recipe(tables)]
+    work = [recipe for recipe, _ in runner.exams_by_recipe(tables, SMOKE)]
     assert any(recipe.crystallised for recipe in work)
     store, trained = Store(tmp_path), work[1]
     store.put(trained.key(SMOKE, "all"), scores={"runs": []})

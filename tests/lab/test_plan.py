@@ -101,8 +101,8 @@ def runs(name: str, *options: str) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("name", "options", "expected"),
     [
-        (SMALL, (), (2, 2 * 24 * 5)),
-        (SMALL, ("--search", "point"), (2, 2 * (24 + 2 * 5))),  # the best by loss and by metric, each with all seeds
+        (SMALL, (), (4, 4 * 24 * 5)),  # two models, each in both forms
+        (SMALL, ("--search", "point"), (4, 4 * (24 + 2 * 5))),  # the best by loss and by metric, each with all seeds
         ("graphcl_a", (), (6, 6 * 20 * 10)),
         ("graphcl_a", ("--seeds", "3", "--folds", "2"), (6, 6 * 3 * 2)),
         ("graphcl_a", ("--dataset", "NCI1"), (2, 2 * 20 * 10)),

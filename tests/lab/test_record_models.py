@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from gnpool.cli import app
 from gnpool.lab import get_preset
 from gnpool.lab.crystallised import crystallised
-from gnpool.lab.stored import stored_models
+from gnpool.lab.stored import models_of, stored
 from gnpool.models import load_model
 from gnpool.store import Store
 from gnpool.tasks import get_task
@@ -88,7 +88,8 @@ def test_predict(name: str) -> None:
     recipe = pretrained.recipe_of(task.name)
     recipe = crystallised(recipe) if name.endswith(pretrained.EXACT) else recipe
     store = Store(pretrained.STORE, create=False)
-    model = stored_models(store, recipe, get_preset("paper"))[pretrained.best_seed(store, recipe.base)]
+    one = stored(store, recipe, pretrained.PAPER)
+    model = models_of(one)[pretrained.best_seed(one.learned(store, pretrained.PAPER))]
     count = pretrained.SETS if task.level == "set" else pretrained.GRAPHS
     data = Batches(task.dataset("test", count=count), 64, seed=None, sorted_edges=task.level != "set")
     values = evaluate_items(model, list(data), task.metric, device=torch.device("cpu"))

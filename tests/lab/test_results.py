@@ -9,6 +9,7 @@ import pytest
 
 from gnpool.lab import PRESETS, TABLES, verdict
 from gnpool.lab.results import is_gnp, summary, table_results
+from gnpool.lab.training import CRITERIA
 from gnpool.store import Store
 
 
@@ -99,7 +100,8 @@ def test_validation_loss_is_told_also_of_runs_that_diverged(tmp_path: Path, loss
     store, preset, cell = Store(tmp_path), PRESETS["smoke"], TABLES["ablation_b"].cells[0]
     key = cell.recipe.key(preset, "all")
     runs = [{"seed": 0, "mean": 1.0, "median": 1.0}]
-    store.put(key, scores={"chosen": {"loss": {"setting": {}, "validation": loss}}}, meta={"seconds": 1.0})
+    chosen = {criterion: {"setting": {}, "validation": loss} for criterion in CRITERIA}
+    store.put(key, scores={"chosen": chosen}, meta={"seconds": 1.0})
     exam = cell.exam.key(key, preset, cell.recipe.spec)
     store.put(exam, scores={"loss": runs, "metric": runs}, meta={"seconds": 1.0})
     found = table_results(TABLES["ablation_b"], store, preset)

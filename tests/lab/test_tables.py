@@ -11,7 +11,6 @@ from gnpool.lab import PRESETS, TABLES, Table, get_table, register_table
 from gnpool.lab.catalog import at_hand_tables
 from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.recipes import Recipe
-from gnpool.lab.tables import in_form
 from gnpool.store import Store
 from tests.lab.shared import read, smoke_folder, smoke_results
 
@@ -20,7 +19,7 @@ FIGURES = ["fig_size", "fig_pq"]
 
 
 def test_every_synthetic_table_and_figure_has_a_spec() -> None:
-    assert set(TABLES) == {*SYNTHETIC, *FIGURES, "demo", "gin_form"}
+    assert set(TABLES) == {*SYNTHETIC, *FIGURES, "demo"}
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)
@@ -42,20 +41,8 @@ def test_demo_shows_the_published_numbers_of_its_tasks() -> None:
         assert cell.recipe in TABLES[table].recipes
 
 
-def test_the_other_form_has_every_kind_of_cell_that_is_worse() -> None:
-    cells, worse = TABLES["gin_form"].cells, {"heterogeneous_all_invsize", "nodefeat", "node_a", "ablation_a"}
-    assert {cell.published[0] for cell in cells if cell.published} > worse
-    for cell in cells:
-        assert cell.published is not None
-        table, row, column = cell.published
-        (same,) = [one for one in TABLES[table].cells if (one.row, one.column) == (row, column)]
-        assert cell.exam == same.exam
-        assert cell.recipe == in_form(same.recipe, "gin") != same.recipe
-        assert cell.recipe.build(cell.recipe.variants[0]).form == "gin"
-
-
 def test_all_stands_for_what_is_of_the_paper() -> None:
-    assert set(TABLES) - set(at_hand_tables()) == {"gin_form"}
+    assert set(TABLES) <= set(at_hand_tables())
 
 
 @pytest.mark.parametrize("name", TABLES)

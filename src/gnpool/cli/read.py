@@ -102,18 +102,16 @@ def _read_cell(
     folder: Path, table: str, row: str, column: str | None, seed: int, preset: str
 ) -> tuple[Reading, Curves, dict[str, Any] | None]:
     from gnpool.lab import get_preset
-    from gnpool.lab.stored import find_cell, read_stored
+    from gnpool.lab.stored import find_cell, read_stored, stored
     from gnpool.store import Store
 
     store, amount = Store(folder, create=False), get_preset(preset)
     recipe = find_cell(table, row, column).recipe
-    reading, curves = read_stored(store, recipe.base, seed, amount)
+    reading, curves = read_stored(store, recipe, seed, amount)
     crystal = None
     if recipe.crystallised:
-        record = store.get(recipe.key(amount, "all"))
-        if record is None:
-            raise ValueError(f"{folder} has no {row} of {table}; 'gnpool reproduce {table}' makes it")
-        (crystal,) = [found for found in record.scores["crystals"] if found["seed"] == seed]
+        crystals = stored(store, recipe, amount).record.scores["crystals"]
+        (crystal,) = [found for found in crystals if found["seed"] == seed]
     return reading, curves, crystal
 
 

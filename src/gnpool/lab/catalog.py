@@ -11,6 +11,7 @@ from gnpool.lab.classify import CLASSIFICATION_TABLES, Amount, ClassificationTab
 from gnpool.lab.classify_cost import classification_estimate
 from gnpool.lab.cost import Estimate, estimates
 from gnpool.lab.crystallised import crystallised
+from gnpool.lab.forms import candidates
 from gnpool.lab.influence import INFLUENCE_TABLES, InfluenceTable, graphs_zip, influence_amount
 from gnpool.lab.influence_results import influence_estimate, require_graphs
 from gnpool.lab.paper import paper_cells, paper_tables
@@ -21,7 +22,6 @@ from gnpool.lab.results import table_results, verdict
 from gnpool.lab.tables import (
     CRYSTAL,
     FIXED,
-    GIN_FORM,
     GRAPH_TASKS,
     TABLES,
     Cell,
@@ -137,7 +137,7 @@ def at_hand_tables() -> list[str]:
     """Names of the tables that need no download, which ``all`` stands for: those of the paper and the demo."""
     there = [name for name, table in DATA_TABLES.items() if all(map(at_hand, data_of(table)))]
     there = [name for name in there if name not in INFLUENCE_TABLES or graphs_zip() is not None]
-    return [*(name for name in TABLES if name != GIN_FORM), *there]
+    return [*TABLES, *there]
 
 
 def find_table(name: str) -> AnyTable:
@@ -172,8 +172,12 @@ def fetch_data(tables: Sequence[AnyTable], store: Store, preset: Preset, amount:
             wanted |= {name for name in data_of(table) if table.key(name) not in store}
         else:
             real = [cell for cell in table.cells if cell.exam.real is not None]
-            keys = [c.exam.key(c.recipe.key(preset, search), preset, c.recipe.spec) for c in real]
-            wanted |= {str(c.exam.real) for c, key in zip(real, keys, strict=True) if key not in store}
+            keys = [
+                (c.exam, c.exam.key(one.key(preset, search), preset, one.spec))
+                for c in real
+                for one in candidates(c.recipe, preset)
+            ]
+            wanted |= {str(exam.real) for exam, key in keys if key not in store}
     for name in sorted(wanted):
         if not at_hand(name):
             tudataset(name)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnpool.lab.crystallised import node_epochs
+from gnpool.lab.forms import candidates
 from gnpool.lab.presets import Preset
 from gnpool.lab.real_graphs import SQUARES
 from gnpool.lab.recipes import Exam, Recipe
@@ -161,20 +162,26 @@ def _estimate(
 ) -> Estimate:
     cost: dict[str, float] = {}  # of trainings and exams, by key
     took = expected = 0.0  # of stored trainings on this kind of device
-    for recipe in table.recipes:
+    recipes = [one for recipe in table.recipes for one in candidates(recipe, preset)]
+    for recipe in recipes:
         name, seconds = _name(recipe.key(preset, search)), training_seconds(recipe, preset, search, kind)
         cost[name] = seconds
         if name in trained and not recipe.crystallised and trained[name]["device"].startswith(kind):
             took += trained[name]["seconds"]
             expected += seconds
     cells = [
-        (_name(c.exam.key(c.recipe.key(preset, search), preset, c.recipe.spec)), c.recipe, c.exam) for c in table.cells
+        {_name(c.exam.key(one.key(preset, search), preset, one.spec)): one for one in candidates(c.recipe, preset)}
+        for c in table.cells
     ]
-    exams = {name: exam_seconds(recipe, exam, preset, kind) for name, recipe, exam in cells}
-    trainings = [recipe for recipe in table.recipes if not recipe.crystallised]
+    exams = {
+        name: exam_seconds(recipe, cell.exam, preset, kind)
+        for cell, held_by in zip(table.cells, cells, strict=True)
+        for name, recipe in held_by.items()
+    }
+    trainings = [recipe for recipe in recipes if not recipe.crystallised]
     done = [recipe for recipe in trainings if _name(recipe.key(preset, search)) in trained]
     cost |= exams
-    side = min(jobs if kind == "cpu" or expected else GPU_OVERLAP, len(table.recipes))
+    side = min(jobs if kind == "cpu" or expected else GPU_OVERLAP, len(recipes))
     factor = (took / expected if expected else 1.0) / (60 * max(1, side))
     return Estimate(
         trainings=len(trainings),
@@ -184,7 +191,7 @@ def _estimate(
         minutes=factor * sum(cost.values()),
         minutes_left=factor
         * sum(seconds for name, seconds in cost.items() if name not in trained and name not in held),
-        cells_done=sum(name in held for name, _, _ in cells),
+        cells_done=sum(any(name in held for name in names) for names in cells),
     )
 
 

@@ -77,6 +77,16 @@ def crystallise(
     return scores, tensors, {**describe_machine(device), "preset": preset.name, "seconds": clock.seconds}
 
 
+def validation_of(crystallised: Record) -> float:
+    """The mean validation loss over the seeds of what was chosen; infinite if a seed has no model."""
+    losses = []
+    for crystal in crystallised.scores["crystals"]:
+        tried = [trial for trial in crystal.get("tried", ()) if trial["stage"] != "screened"]  # as given, then refitted
+        loss = next((trial["loss"] for trial in tried if trial["text"] == crystal["text"]), None)
+        losses.append(math.inf if loss is None else loss)
+    return math.fsum(losses) / len(losses)
+
+
 def _tell(progress: Callable[[float], None], place: int, models: int, number: int, total: int, _: str) -> None:
     progress((place + number / total) / models)
 

@@ -11,13 +11,14 @@ from typing import Any
 from gnpool.lab.catalog import AnyTable, StatisticsTable, all_tables, recipe_results
 from gnpool.lab.classify import ClassificationTable, get_amount
 from gnpool.lab.classify_results import classification_results
+from gnpool.lab.forms import candidates, stored_search
 from gnpool.lab.influence import InfluenceTable, influence_amount
 from gnpool.lab.influence_results import choices_for, influence_results
 from gnpool.lab.influence_runner import trainings
 from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.presets import get_preset
-from gnpool.lab.results import stored_search, within
-from gnpool.lab.tables import GIN_FORM, TABLES, Table
+from gnpool.lab.results import within
+from gnpool.lab.tables import Table
 from gnpool.lab.training import SEARCHES
 from gnpool.store import Record, Store, keys
 
@@ -51,21 +52,17 @@ def record(folder: str | Path) -> dict[str, Any]:
     """All of it, from the folder of a store.
 
     Returns:
-        dict: ``tables``: those of the paper as ``results.json`` has them, each with its ``origin``; ``form``: the
-        same for what was run in the other form of the network; ``spread``: tables that were run on other data, by its
-        seed; ``cost``: what all of it took.
+        dict: ``tables``: those of the paper as ``results.json`` has them, each with its ``origin``; ``spread``: tables
+        that were run on other data, by its seed; ``cost``: what all of it took.
     """
     store = ReadStore(folder)
     records = list(store.records())
     named = Origins(store, records)
-    other = TABLES[GIN_FORM]
-
-    def entry(table: AnyTable, found: dict[str, Any]) -> dict[str, Any]:
-        return {**found, "cells": [*map(_by_deviations, found["cells"])], "origin": named.origin(table)}
-
     return {
-        "tables": [entry(table, found) for table, found in published_results(store)],
-        "form": entry(other, recipe_results(other, store, get_preset(PRESET), *SEARCHES)),
+        "tables": [
+            {**found, "cells": [*map(_by_deviations, found["cells"])], "origin": named.origin(table)}
+            for table, found in published_results(store)
+        ],
         "spread": {
             seed: [found for _, found in published_results(store, seed) if _filled(found)]
             for seed in data_seeds(records)
@@ -153,10 +150,10 @@ def unit_keys(table: AnyTable, store: Store) -> Iterator[Key]:
     else:
         preset = get_preset(PRESET)
         for cell in table.cells:
-            recipe = cell.recipe
-            search = stored_search(recipe, store, preset, SEARCHES)
-            trained = recipe.key(preset, search)
-            yield from (recipe.base.key(preset, search), trained, cell.exam.key(trained, preset, recipe.spec))
+            for recipe in candidates(cell.recipe, preset):
+                search = stored_search(recipe, store, preset, SEARCHES)
+                trained = recipe.key(preset, search)
+                yield from (recipe.base.key(preset, search), trained, cell.exam.key(trained, preset, recipe.spec))
 
 
 def machine(meta: Mapping[str, Any]) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from gnpool.lab.forms import Trained, candidates, chosen, form_of, trained
 from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.presets import Preset
 from gnpool.lab.recipes import Recipe
 from gnpool.lab.tables import Cell, Table
-from gnpool.lab.training import SEARCHES
+from gnpool.lab.training import CRITERIA, SEARCHES
 from gnpool.store import Store
 from gnpool.tasks import Task
 
@@ -26,41 +28,47 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
     """A table as results.json holds it; cells whose scores are missing have ``"ours": null``.
 
     Of several ``searches`` (default: ``"all"``) a model takes the first by which the store has it. Where that is not
-    the first of all, its cells say so.
+    the first of all, its cells say so. Where a network has two forms, its cells say which of them validation chose, and
+    what both came to.
     """
     searches = searches or SEARCHES[:1]
     published = paper_tables().get(table.id, {})
     cells, seconds, meta = [], 0.0, None
     used: set[str] = set()
     for cell in table.cells:
-        search = stored_search(cell.recipe, store, preset, searches)
-        training = cell.recipe.key(preset, search)
-        record = store.get(cell.exam.key(training, preset, cell.recipe.spec))
-        trained = store.get(training) if record is not None else None
         source, row, column = cell.published or (table.id, cell.row, cell.column)
         paper, metric = paper_cells(source).get((row, column)), metric_name(cell.recipe.spec)
         entry: dict[str, Any] = {"row": cell.row, "column": cell.column, "ours": None, "paper": paper, "metric": metric}
-        if record is not None and trained is not None:
-            meta = meta or record.meta
-            seconds += record.meta["seconds"]
-            entry["ours"] = summary(record.scores["loss"])
-            entry["by_metric"] = summary(record.scores["metric"])  # where the metric of the table selects
-            chosen = trained.scores["chosen"]["loss"]
-            entry["setting"] = chosen["setting"]
-            entry["validation"] = chosen["validation"] if math.isfinite(chosen["validation"]) else None
-            used.add(search)
-            if search != searches[0]:
-                entry["search"] = search
-            if table.curves:
-                entry["curves"] = _curves(cell, table.curves, trained.tensors or {})
         entry["gnp"] = is_gnp(cell.recipe)
         if cell.published is not None:
             entry["published"] = list(cell.published)  # whose counterpart stands in another table
         higher = paper_tables().get(source, {}).get("lower_is_better") is False
-        entry["verdict"] = verdict(entry["ours"], paper, metric=metric, gnp=entry["gnp"], higher=higher)
+        compared = functools.partial(verdict, paper=paper, metric=metric, gnp=entry["gnp"], higher=higher)
+        found = trained(cell.recipe, store, preset, searches)
+        tested = {form_of(one.recipe): (one, one.score(cell.exam, store, preset)) for one in found}
+        records = {form: record for form, (_, record) in tested.items() if record is not None}
+        if found and len(records) == len(found):  # else the test of what validation chooses may be to come
+            best = {criterion: chosen(found, criterion) for criterion in CRITERIA}
+            ours, by_metric = (records[form_of(best[criterion].recipe)].scores[criterion] for criterion in CRITERIA)
+            meta = meta or records[form_of(best["loss"].recipe)].meta
+            seconds += sum(record.meta["seconds"] for record in records.values())
+            entry["ours"] = summary(ours)
+            entry["by_metric"] = summary(by_metric)  # where the metric of the table selects
+            entry |= _choice(best["loss"], searches[0])
+            if len(candidates(cell.recipe, preset)) > 1:
+                sums = {form: summary(record.scores["loss"]) for form, record in records.items()}
+                entry["form"] = form_of(best["loss"].recipe)
+                entry["forms"] = {
+                    form: {"ours": sums[form], **_choice(one, searches[0]), "verdict": compared(sums[form])}
+                    for form, (one, _) in tested.items()
+                }
+            used |= {one.search for one in found}
+            if table.curves:
+                entry["curves"] = _curves(cell, table.curves, best["loss"].record.tensors or {})
+        entry["verdict"] = compared(entry["ours"])
         cells.append(entry)
-    trainings = [store.get(one.key(preset, stored_search(one, store, preset, searches))) for one in table.recipes]
-    seconds += sum(record.meta["seconds"] for record in trainings if record is not None)
+    every = [one for recipe in table.recipes for one in trained(recipe, store, preset, searches)]
+    seconds += sum(one.record.meta["seconds"] for one in every)
     return {
         "table": table.id,
         "title": table.title,
@@ -81,11 +89,12 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
     }
 
 
-def stored_search(recipe: Recipe, store: Store, preset: Preset, searches: Sequence[str]) -> str:
-    """The first of ``searches`` by which the store has a model, or else the first of all."""
-    if len(searches) == 1:
-        return searches[0]
-    return next((search for search in searches if recipe.base.key(preset, search) in store), searches[0])
+def _choice(one: Trained, usual: str) -> dict[str, Any]:
+    """The setting that was chosen, its validation loss, and how it was searched, if not as usual."""
+    loss = one.validation()
+    told = {"setting": one.record.scores["chosen"]["loss"]["setting"]}
+    told["validation"] = loss if math.isfinite(loss) else None
+    return told if one.search == usual else {**told, "search": one.search}
 
 
 def metric_name(task: Task) -> str:

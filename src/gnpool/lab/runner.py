@@ -17,6 +17,7 @@ from gnpool.engine import Engine, threads, work_off
 from gnpool.lab.ahead import AHEAD, data_ahead, data_makers
 from gnpool.lab.cost import exam_seconds, training_seconds
 from gnpool.lab.failures import Failure, clear_failures, raise_failures
+from gnpool.lab.forms import candidates
 from gnpool.lab.presets import Preset
 from gnpool.lab.processes import Submit, process_pool
 from gnpool.lab.recipes import Exam, Recipe
@@ -100,7 +101,7 @@ class Runner:
             FailedStudiesError: At the end, if a study failed for reasons of its own; ``failures.json`` has the details.
         """
         clear_failures(self.store)  # those of an earlier run
-        work = exams_by_recipe(tables)
+        work = exams_by_recipe(tables, self.preset)
         if not self.test:
             work = [(recipe, []) for recipe in _distinct([recipe.base for recipe, _ in work])]
         if not self.train:
@@ -225,13 +226,14 @@ def _distinct(recipes: Sequence[Recipe]) -> list[Recipe]:
     return [recipe for place, recipe in enumerate(recipes) if recipe not in recipes[:place]]
 
 
-def exams_by_recipe(tables: Sequence[Table]) -> list[tuple[Recipe, list[Exam]]]:
-    """Every recipe once, with all exams that any cell asks for."""
+def exams_by_recipe(tables: Sequence[Table], preset: Preset) -> list[tuple[Recipe, list[Exam]]]:
+    """Every recipe once, in both forms where there are two, with all exams that any cell asks for."""
     found: dict[str, tuple[Recipe, list[Exam]]] = {}
     for table in tables:
         for cell in table.cells:
-            name = json.dumps([cell.recipe.__dict__], default=dict, sort_keys=True)
-            _, exams = found.setdefault(name, (cell.recipe, []))
-            if cell.exam not in exams:
-                exams.append(cell.exam)
+            for recipe in candidates(cell.recipe, preset):
+                name = json.dumps([recipe.__dict__], default=dict, sort_keys=True)
+                _, exams = found.setdefault(name, (recipe, []))
+                if cell.exam not in exams:
+                    exams.append(cell.exam)
     return list(found.values())

@@ -8,6 +8,7 @@ import torch
 
 from gnpool.insight import Reading, read
 from gnpool.insight.crystallize import READ_GRAPHS
+from gnpool.lab.forms import Trained, chosen, trained
 from gnpool.lab.presets import Preset, get_preset
 from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.tables import Cell, get_table
@@ -15,17 +16,27 @@ from gnpool.lab.training import chosen_models
 from gnpool.store import Store
 
 
-def stored_models(
-    store: Store, recipe: Recipe, preset: Preset, search: str = "all", criterion: str = "loss"
-) -> dict[int, torch.nn.Module]:
-    """By seed, the chosen models of a recipe, learned or crystallised; a run that failed is left out."""
-    record = store.get(recipe.key(preset, search))
-    if record is None:
+def stored(store: Store, recipe: Recipe, preset: Preset, search: str = "all", criterion: str = "loss") -> Trained:
+    """What the store has of a recipe, in the form of the network that validation prefers."""
+    found = trained(recipe, store, preset, (search,))
+    if not found:
         raise ValueError(
             f"{store.root} has no {recipe.model} for {recipe.task} (preset {preset.name}, search {search}); "
             f"'gnpool reproduce' trains it"
         )
-    found = chosen_models(recipe, Exam(), record, criterion)
+    return chosen(found, criterion)
+
+
+def stored_models(
+    store: Store, recipe: Recipe, preset: Preset, search: str = "all", criterion: str = "loss"
+) -> dict[int, torch.nn.Module]:
+    """By seed, the chosen models of a recipe, learned or crystallised; a run that failed is left out."""
+    return models_of(stored(store, recipe, preset, search, criterion), criterion)
+
+
+def models_of(one: Trained, criterion: str = "loss") -> dict[int, torch.nn.Module]:
+    """By seed, the models that a criterion chose; a run that failed is left out."""
+    found = chosen_models(one.recipe, Exam(), one.record, criterion)
     return {seed: model.eval() for seed, (model, _) in found.items() if model is not None}
 
 
@@ -62,15 +73,18 @@ def stored_model(
 def read_stored(
     store: Store, recipe: Recipe, seed: int, preset: Preset, search: str = "all"
 ) -> tuple[Reading, dict[str, dict[str, list[float]]]]:
-    """The reading of a learned model on validation data, and the way of its exponents through training, by layer."""
-    models = stored_models(store, recipe, preset, search)
+    """The reading of a learned model on validation data, and the way of its exponents through training, by layer.
+
+    Of crystallised models it is that of the learned ones that they were made from.
+    """
+    one = stored(store, recipe, preset, search).learned(store, preset)
+    models = models_of(one)
     if seed not in models:
         raise ValueError(f"'seed' must be one of {', '.join(map(str, models))}, got {seed}")
     validation = recipe.batches("val", preset)
     reading = read(models[seed], validation.cut(torch.arange(min(READ_GRAPHS, validation.count))))
-    record = store.get(recipe.key(preset, search))
     curves: dict[str, dict[str, list[float]]] = {}
-    for name, values in sorted((record.tensors or {}).items()) if record is not None else ():
+    for name, values in sorted((one.record.tensors or {}).items()):
         layer, _, exponent = name.removeprefix("curve/").rpartition(".")
         if name.startswith("curve/") and exponent[:2] in ("p_", "q_"):
             curves.setdefault(layer, {})[exponent] = values[:, list(models).index(seed)].tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gnpool.lab.crystallised import crystallised
@@ -24,7 +24,6 @@ LARGE: dict[str, dict[str, Any]] = {
     "tree": {"structure": "tree"},
     "ladder": {"structure": "ladder"},
 }
-GIN_FORM = "gin_form"
 CRYSTAL = "GNP*"  # the row beside GNP: the same models with exact poolings in place of the learned ones
 
 
@@ -105,12 +104,6 @@ def set_model(task: str, model: str, reading: str | None = None) -> Recipe:
         variants = tuple({**base, "pool_options": {"processing_steps": steps}} for steps in (1, 2))
         return Recipe(task, name, variants, "set_others", reading=reading)
     return Recipe(task, name, (base,), "set_gnp" if pooling.startswith("gnp") else "set_fixed", reading=reading)
-
-
-def in_form(recipe: Recipe, form: str) -> Recipe:
-    """The same with the other form of the network; see :class:`~gnpool.models.GraphNet`."""
-    variants = tuple({**variant, "form": form} for variant in recipe.variants)
-    return replace(recipe, model=f"{recipe.model}, {form}", variants=variants)
 
 
 def _exp_graph(task: str) -> Iterator[Cell]:
@@ -238,28 +231,6 @@ def _fig_pq() -> Iterator[Cell]:
     yield Cell("shortest", "aggregation", node("shortest", "gnp"), Exam())
 
 
-def _gin_form() -> Iterator[Cell]:
-    """Rows are what was trained, columns what it was tested on."""
-    learned = {"harmonic": ("ER",), "maxdegree": ("ER", "4regular"), "invsize": ("ER", *OTHER_STRUCTURES)}
-    for task, structures in learned.items():
-        for cell in _heterogeneous(task):
-            if cell.row in structures:
-                published = (f"heterogeneous_all_{task}", cell.row, cell.column)
-                recipe = in_form(cell.recipe, "gin")
-                yield Cell(f"{task}/GNP, {cell.row}", cell.column, recipe, cell.exam, published)
-    alone = in_form(graph_gnp("harmonic", pooling="gnp+"), "gin")
-    yield Cell("harmonic/GNP+", "ER", alone, Exam(), ("ablation_a", "harmonic", "GNP_plus_only"))
-    for test in ("BA", "Tree", "Ladder"):
-        exam = Exam(structure=STRUCTURE_OF[test])
-        yield Cell("harmonic/GNP+", test, alone, exam, ("ablation_b", test, "GNP_plus_only"))
-    for task in GRAPH_TASKS:
-        recipe = in_form(graph_gnp(task, features="uniform"), "gin")
-        yield Cell(f"{task}/GNP, node features", "ER", recipe, Exam(features="uniform"), ("nodefeat", "GNP", task))
-    for pooling in (*FIXED, "gnp"):
-        label = "GNP" if pooling == "gnp" else pooling
-        yield Cell(f"bfs/{label}", "ER", in_form(node("bfs", pooling), "gin"), Exam(), ("node_a", "bfs", label))
-
-
 def _demo() -> Iterator[Cell]:
     for task in GRAPH_TASKS:
         table = f"exp_graph_{task}"
@@ -296,12 +267,6 @@ TABLES = {
             "p, q",
             tuple(_fig_pq()),
             curves=("p_pos", "q_pos", "p_neg", "q_neg"),
-        ),
-        Table(
-            GIN_FORM,
-            "Where the lab's form of the network differs from the paper, in the other form, GIN's",
-            "MAPE, for bfs MAE",
-            tuple(_gin_form()),
         ),
         Table(
             "demo", "GNP and fixed poolings on graphs three times larger, a part of exp_graph_*", "MAPE", tuple(_demo())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from gnpool.report.verdicts import GOOD, Counts, by_kind, count, is_compared, is
 
 GIVEN = ("graphcl_", "im_", "real_")  # tables on given data; all others are on generated data
 CRYSTAL, LEARNED = "GNP*", "GNP"
+FORMS = {"message": "messages first", "gin": "GIN's form"}  # of a graph network, as results.json names them
 # Rows of the headline: the table, and the row or column that is the task where it has several.
 HEADLINE = (
     ("exp_graph_invsize", None),
@@ -39,9 +39,9 @@ def record_blocks(record: Mapping[str, Any]) -> dict[str, str]:
         "verdicts": verdicts_block(tables),
         "differing": differing_block(tables),
         "cells": cells_block(tables),
-        "origin": origin_block([*tables, record["form"]]),
+        "origin": origin_block(tables),
         "cost": cost_block(record["cost"], tables),
-        "form": form_block(tables, record["form"]),
+        "form": form_block(tables),
         "spread": spread_block(tables, record["spread"]),
     }
 
@@ -191,41 +191,38 @@ def cost_block(cost: Mapping[str, Any], tables: Sequence[Result]) -> str:
     return "\n".join([f"For {run} published cells, and what stands beside them:", "", *lines])
 
 
-def form_block(tables: Sequence[Result], other: Result) -> str:
-    """What was run in the other form of the network, beside the record: both means, both verdicts, and which of the two
-    forms would count if validation chose it as it chooses a setting.
-    """
-    first = {(t["table"], c["row"], c["column"]): c for t in tables for c in t["cells"]}
-    pairs = [(first[tuple(cell["published"])], cell) for cell in other["cells"] if cell["ours"] is not None]
-    if not pairs:
-        return "Nothing was run in the other form yet."
-    lines = [["trained", "tested on", "paper", "lab's form", "GIN's form", "lower validation loss", "verdicts"]]
-    for lab, gin in pairs:
-        words = ", then ".join(dict.fromkeys(map(word_of, (lab, gin))))
-        values = [shown(gin).paper or "", shown(lab).ours, shown(gin).ours]
-        form = "GIN's" if _prefers(gin, lab) else "lab's"
-        lines.append([plain(gin["row"]), plain(gin["column"]), *values, form, words])
-    good = [(word_of(lab) in GOOD, word_of(gin) in GOOD) for lab, gin in pairs]
-    before, after = (sum(column) for column in zip(*good, strict=True))
-    gained, lost = good.count((False, True)), good.count((True, False))
-    wide = [sum(map(_is_lenient, cells)) for cells in zip(*pairs, strict=True)]
-    chosen = sum(word_of(gin if _prefers(gin, lab) else lab) in GOOD for lab, gin in pairs)
-    trained = {str(gin["row"]): _prefers(gin, lab) for lab, gin in pairs}
-    ways = Counter(str(gin["search"]) for _, gin in pairs if "search" in gin)
-    by = "".join(f", {n if n < len(pairs) else 'all'} of them by `--search {way}`" for way, n in sorted(ways.items()))
+def form_block(tables: Sequence[Result]) -> str:
+    """What graph networks come to in each of their two forms, and what validation makes of it."""
+    named = [(table, cell) for table in tables for cell in table["cells"] if is_compared(cell) and "forms" in cell]
+    both = [(table, cell) for table, cell in named if len(cell["forms"]) == len(FORMS)]
+    if not both:
+        return "Nothing was run in both forms yet."
+    lines = [["table", "row", "column", "paper", *FORMS.values(), "validation chooses", "verdicts"]]
+    told = set()
+    for table, cell in both:
+        forms = [{**cell, **cell["forms"][form]} for form in FORMS]
+        values = [shown(cell).paper or "", *(shown(one).ours for one in forms), FORMS[cell["form"]]]
+        words = ", then ".join(dict.fromkeys(map(word_of, forms)))
+        if (*values, words) not in told:  # what several tables have
+            told.add((*values, words))
+            lines.append([plain(table["table"]), plain(cell["row"]), plain(cell["column"]), *values, words])
+    parts = {"of GNP": [c for _, c in both if is_gnp(c)], "of baselines": [c for _, c in both if not is_gnp(c)]}
+    good = "; ".join(f"{words} {_good_by_form(cells)}" for words, cells in parts.items() if cells)
+    missing = Counter(str(table["table"]) for table, cell in named if len(cell["forms"]) < len(FORMS))
+    one = ", ".join(f"{n} of {plain(name)}" for name, n in missing.items())
+    rest = f" Of {sum(missing.values())} more only one form was run ({one})." if missing else ""
+    taken = sum(cell["form"] == "gin" for _, cell in both)
     return (
-        f"{len(pairs)} of {len(other['cells'])} cells were run{by}. Matched, better, or failing in both are "
-        f"{before} in the lab's form and {after} in GIN's: {gained} gained, {lost} lost; {wide[0]} and {wide[1]} of "
-        f"them with a larger error than the paper's, by our own deviation only. Were the form a setting that "
-        f"validation chooses, it would take GIN's for {sum(trained.values())} of {len(trained)} trainings, and "
-        f"{chosen} cells would be.\n\n{_table(lines)}"
+        f"{len(both)} published cells were run in both forms, and validation chooses GIN's for {taken} of them. "
+        f"Matched, better, or failing in both are: {good}.{rest} Cells that several tables have stand here once."
+        f"\n\n{_table(lines)}"
     )
 
 
-def _prefers(one: Cell, other: Cell) -> bool:
-    """Whether validation chooses the models of one cell rather than those of another; None: one of them diverged."""
-    mine, theirs = (math.inf if cell["validation"] is None else cell["validation"] for cell in (one, other))
-    return bool(mine < theirs)
+def _good_by_form(cells: Sequence[Cell]) -> str:
+    first, gin = (sum(cell["forms"][form]["verdict"] in GOOD for cell in cells) for form in FORMS)
+    chosen = sum(word_of(cell) in GOOD for cell in cells)
+    return f"{first} of {len(cells)} with messages first, {gin} in GIN's form, and {chosen} as validation chooses"
 
 
 def spread_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]]) -> str:

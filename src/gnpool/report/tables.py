@@ -15,7 +15,8 @@ from gnpool.report.verdicts import MARKS, Counts, by_kind, is_gnp, is_published,
 Cell = Mapping[str, Any]  # of results.json
 Result = Mapping[str, Any]  # a table of results.json
 NOTHING = "\N{EN DASH}"
-REMARKS = {"point": "setting by one run"}  # on a cell whose setting was searched in another way than the rest
+# On a cell whose setting was searched in another way than the rest, or whose network has the other form.
+REMARKS = {("search", "point"): "setting by one run", ("form", "gin"): "GIN's form"}
 DIGITS = {"MAPE": (2, 1), "INFLUENCE": (2, 1), "MAE": (3, 3), "ACCURACY": (3, 3)}  # of ours, and of the paper
 
 
@@ -82,7 +83,7 @@ def shown(cell: Cell) -> Shown:
         interval=None if interval is None else " to ".join(_number(end, digits) for end in interval),
         paper=None if paper is None else _value(paper, printed),
         verdict=word_of(cell) or None if paper is not None or ours is None else None,
-        remark=REMARKS.get(str(cell.get("search"))),
+        remark="; ".join(words for (name, value), words in REMARKS.items() if cell.get(name) == value) or None,
     )
 
 

@@ -1,0 +1,187 @@
+"""Both forms of a graph network are trained, and validation chooses."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gnpool.lab import PRESETS, TABLES, Preset
+from gnpool.lab.catalog import table_estimates
+from gnpool.lab.crystallised import crystallised, validation_of
+from gnpool.lab.forms import candidates, chosen, form_of, in_form, trained
+from gnpool.lab.grids import GRIDS, Grid
+from gnpool.lab.recipes import Exam, Recipe
+from gnpool.lab.results import table_results
+from gnpool.lab.runner import Runner
+from gnpool.lab.stored import stored_models
+from gnpool.lab.tables import Cell, Table, graph_fixed, graph_gnp, graph_other, node, set_model
+from gnpool.models import GraphNet
+from gnpool.store import Record, Store
+from gnpool.training import Setting
+
+PAPER = PRESETS["paper"]
+TINY = replace(PRESETS["smoke"], whole_grid=True)  # it searches, among one setting
+EXAMS = (Exam(), Exam(structure="tree"))
+GNP = replace(graph_gnp("harmonic"), grid="one")  # a grid of this file
+
+
+@pytest.mark.parametrize(
+    ("recipe", "forms"),
+    [
+        (GNP, ["message", "gin"]),
+        (crystallised(GNP), ["message", "gin"]),
+        (graph_fixed("invsize", "mean", "max"), ["message", "gin"]),
+        (graph_other("maxdegree", "Set2Set"), ["message", "gin"]),
+        (in_form(GNP, "gin"), ["gin"]),
+        (in_form(GNP, "message"), ["message"]),
+        (graph_other("harmonic", "SAGPool"), ["message"]),
+        (node("bfs", "gnp"), ["message"]),
+        (set_model("mu_post", "basic/gnp"), ["message"]),
+    ],
+    ids=lambda value: value.model if isinstance(value, Recipe) else "",
+)
+def test_graph_networks_have_two_forms(recipe: Recipe, forms: list[str]) -> None:
+    found = candidates(recipe, PAPER)
+    assert found[0] == recipe  # under the name that it has always had
+    assert [form_of(one) for one in found] == forms
+    assert {one.crystallised for one in found} == {recipe.crystallised}
+    assert len({str(one.key(PAPER, "all")) for one in found}) == len(forms)
+    for one in found:
+        assert len(one.variants) == len(recipe.variants)
+        nets = [one.build(variant) for variant in one.variants]
+        assert all(net.form == form_of(one) for net in nets if isinstance(net, GraphNet))
+    assert [one.base for one in found] == list(candidates(recipe.base, PAPER))
+
+
+@pytest.mark.parametrize("preset", ["smoke", "quick"])
+def test_a_preset_without_a_search_has_one_form(preset: str) -> None:
+    assert candidates(GNP, PRESETS[preset]) == (GNP,)
+
+
+def test_cost_counts_both_forms() -> None:
+    found = table_estimates([TABLES["exp_graph_harmonic"], TABLES["node_a"]], PAPER, "cpu")
+    graphs, nodes = found["exp_graph_harmonic"], found["node_a"]
+    assert graphs.trainings == 2 * 19 + 1  # SAGPool has one form
+    assert (
+        graphs.runs == 2 * (17 * 24 + 2 * 24 + 24) * 5 + 24 * 5
+    )  # Set2Set has two variants; fixed and GNP 24 settings
+    assert graphs.exams == 2 * 20 + 1
+    assert nodes.trainings == 10
+
+
+def table(*recipes: Recipe) -> Table:
+    return Table("forms", "", "MAPE", tuple(Cell(r.model, str(e.structure), r, e) for r in recipes for e in EXAMS))
+
+
+def run(store: Store, *recipes: Recipe, preset: Preset = TINY, **options: Any) -> dict[str, Any]:
+    Runner(store, preset, torch.device("cpu"), jobs=1, **options).run([table(*recipes)])
+    return table_results(table(*recipes), store, preset)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _grid() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(GRIDS, "one", Grid((Setting(lr=3e-3, lr_p=1e-2, clip=1e2),), Setting(lr=1e-3)))
+        yield
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    made = Store(tmp_path_factory.mktemp("forms"))
+    run(made, GNP, crystallised(GNP))
+    return made
+
+
+def test_validation_chooses_the_form(store: Store) -> None:
+    found = trained(GNP, store, TINY)
+    losses = {form_of(one.recipe): one.record.scores["chosen"]["loss"]["validation"] for one in found}
+    assert set(losses) == {"message", "gin"}
+    best = min(losses, key=lambda form: losses[form])
+    assert form_of(chosen(found).recipe) == best
+    for cell in table_results(table(GNP), store, TINY)["cells"]:
+        assert cell["form"] == best
+        assert cell["validation"] == losses[best]
+        assert {form: told["validation"] for form, told in cell["forms"].items()} == losses
+        assert cell["ours"] == cell["forms"][best]["ours"] != cell["forms"][({*losses} - {best}).pop()]["ours"]
+    assert {model.form for model in stored_models(store, GNP, TINY).values()} == {best}
+
+
+def test_each_criterion_chooses_for_itself(store: Store) -> None:
+    found = trained(GNP, store, TINY)
+    for criterion in ("loss", "metric"):
+        lowest = min(one.record.scores["chosen"][criterion]["validation"] for one in found)
+        assert chosen(found, criterion).validation(criterion) == lowest
+    (cell, _) = table_results(table(GNP), store, TINY)["cells"]
+    by_metric = chosen(found, "metric").score(EXAMS[0], store, TINY)
+    assert by_metric is not None
+    assert cell["by_metric"]["runs"] == [run["mean"] for run in by_metric.scores["metric"]]
+
+
+def test_the_lower_loss_wins_whichever_form_has_it(store: Store, tmp_path: Path) -> None:
+    other = Store(tmp_path)
+    for one in trained(GNP, store, TINY):
+        loss = 1.0 if form_of(one.recipe) == "gin" else 2.0
+        scores = {**one.record.scores, "chosen": {"loss": {**one.record.scores["chosen"]["loss"], "validation": loss}}}
+        other.put(one.key, scores=scores, tensors=one.record.tensors, meta=one.record.meta)
+    assert form_of(chosen(trained(GNP, other, TINY)).recipe) == "gin"
+
+
+def test_crystallised_models_are_chosen_by_their_own_loss(store: Store) -> None:
+    found = trained(crystallised(GNP), store, TINY)
+    assert [form_of(one.recipe) for one in found] == ["message", "gin"]
+    assert chosen(found) == min(found, key=lambda one: validation_of(one.record))
+    cell, _ = table_results(table(crystallised(GNP)), store, TINY)["cells"]
+    assert cell["validation"] == min(validation_of(one.record) for one in found)
+    model = stored_models(store, crystallised(GNP), TINY)[0]
+    assert model.form == cell["form"]
+
+
+def test_loss_of_crystallised_models() -> None:
+    tried = [
+        {"text": "learned", "stage": "given", "loss": 4.0},
+        {"text": "sum", "stage": "refitted", "loss": 1.0},
+        {"text": "learned", "stage": "refitted", "loss": 2.0},
+        {"text": "max", "stage": "screened", "loss": 0.5},
+    ]
+    crystals = [{"seed": 0, "text": "sum", "tried": tried}, {"seed": 1, "text": "learned", "tried": tried}]
+    assert (
+        validation_of(Record({}, {"crystals": crystals}, {}, None)) == (1.0 + 4.0) / 2
+    )  # which stayed as it was given
+    failed = {"seed": 2, "poolings": {}, "biases": True, "reason": "diverged"}
+    assert validation_of(Record({}, {"crystals": [*crystals, failed]}, {}, None)) == math.inf
+
+
+def test_a_cell_waits_for_both_tests_and_takes_one_form_where_there_is_one(store: Store, tmp_path: Path) -> None:
+    other = Store(tmp_path)
+    first, second = trained(GNP, store, TINY)
+    scores = {form_of(one.recipe): one.score(EXAMS[0], store, TINY) for one in (first, second)}
+
+    def put(record: Record | None) -> None:
+        assert record is not None
+        other.put(record.key, scores=record.scores, tensors=record.tensors, meta=record.meta)
+
+    def cell() -> dict[str, Any]:
+        return table_results(table(GNP), other, TINY)["cells"][0]
+
+    put(first.record)
+    assert cell()["ours"] is None
+    put(scores["message"])
+    assert (cell()["form"], list(cell()["forms"])) == ("message", ["message"])
+    assert cell()["ours"] is not None
+    put(second.record)
+    assert (cell()["ours"], cell()["verdict"]) == (None, "not run")  # validation may choose what is not tested yet
+    put(scores["gin"])
+    assert list(cell()["forms"]) == ["message", "gin"]
+
+
+def test_only_what_is_stored_is_tested(store: Store, tmp_path: Path) -> None:
+    other = Store(tmp_path)
+    first, _ = trained(GNP, store, TINY)
+    other.put(first.key, scores=first.record.scores, tensors=first.record.tensors, meta=first.record.meta)
+    found = run(other, GNP, train=False)
+    assert [list(cell["forms"]) for cell in found["cells"]] == [["message"]] * len(EXAMS)
+    assert len(list(other.records("training"))) == 1
