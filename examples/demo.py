@@ -105,7 +105,8 @@ def crystallised_to(table: dict[str, Any], recipe: Recipe, preset: Preset, store
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the table, print it, and say what was learned."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--preset", choices=PRESETS, default="quick", help="how much to do (%(default)s)")
+    small = [name for name, preset in PRESETS.items() if not preset.whole_grid]  # one setting, one form of the network
+    parser.add_argument("--preset", choices=small, default="quick", help="how much to do (%(default)s)")
     parser.add_argument("--out", type=Path, help="folder to keep the results in (a temporary one)")
     options = parser.parse_args(arguments)
     if options.out is not None:

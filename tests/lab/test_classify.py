@@ -255,10 +255,12 @@ def test_the_best_baselines_by_test_error() -> None:
         "maxdegree/sum,mean": 9.0,
         "maxdegree/sum,sum": 11.0,
     }
-    cells = [cell(row, "D&D", mean) for row, mean in errors.items()]
+    cells = [{**cell(row, "D&D", mean), "form": "gin", "forms": {}} for row, mean in errors.items()]
     found = {(c["row"], c["column"]): c for c in with_best(cells, paper_cells("real_baselines"))}
     assert found["invsize (best combination)", "D&D"]["combination"] == "SortPooling"
     assert found["maxdegree (ideal combination)", "D&D"]["ours"]["mean"] == 0.1
+    assert found["maxdegree (ideal combination)", "D&D"]["form"] == "gin"
+    assert "forms" not in found["maxdegree (ideal combination)", "D&D"]  # whose verdicts are of another row
     assert found["maxdegree (2nd best combination)", "D&D"]["combination"] == "sum,mean"  # among the fixed ones
     assert found["invsize (best combination)", "NCI1"]["ours"] is None
     assert found["harmonic (best combination)", "D&D"]["ours"] is None  # one is still to be run

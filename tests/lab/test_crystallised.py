@@ -192,10 +192,11 @@ def test_models_by_cell(store: Store) -> None:
             "row 'GNP' of table 'exp_graph_harmonic' has no column 'x'; its columns",
         ),
         (("exp_graph_harmonic", "GNP"), {"seed": 7}, "'seed' must be one of 0, 1, got 7"),
-        (("exp_graph_invsize", "GNP"), {}, r"has no gnp for invsize \(preset smoke, search all\)"),
+        (("exp_graph_invsize", "GNP"), {}, r"has no gnp for invsize \(preset smoke\)"),
+        (("exp_graph_harmonic", "GNP"), {"search": "point"}, r"has no gnp for harmonic \(preset smoke, search point\)"),
     ],
 )
-def test_what_is_not_there(store: Store, place: tuple[str, ...], options: dict[str, int], message: str) -> None:
+def test_what_is_not_there(store: Store, place: tuple[str, ...], options: dict[str, int | str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         stored_model(store, *place, preset="smoke", **options)  # type: ignore[arg-type]
 

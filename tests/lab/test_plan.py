@@ -31,8 +31,9 @@ def test_memory_of_a_training() -> None:
     assert training_megabytes(recipe, PRESETS["smoke"]) == pytest.approx(BASE + 32 * 0.03 + 2 * RUN["graph gnp"])
     one, two = (needed_megabytes([TABLES[SMALL]], PAPER, jobs) for jobs in (1, 2))
     assert two == pytest.approx(2 * one)
-    assert needed_megabytes([TABLES[SMALL]], PAPER, 9) == two  # there are two of them
-    assert needed_megabytes([TABLES[SMALL]], PAPER, 9, processes=False) == two - BASE  # threads share the program
+    four = needed_megabytes([TABLES[SMALL]], PAPER, 4)
+    assert needed_megabytes([TABLES[SMALL]], PAPER, 9) == four == pytest.approx(2 * two)  # two models, in both forms
+    assert needed_megabytes([TABLES[SMALL]], PAPER, 9, processes=False) == four - 3 * BASE  # threads share the program
 
 
 def test_every_network_has_its_size() -> None:

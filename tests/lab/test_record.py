@@ -20,7 +20,7 @@ from gnpool.lab.record import HELD, place, published_places, record
 from gnpool.lab.results import verdict
 from gnpool.lab.tables import TABLES
 from gnpool.report.blocks import fill
-from gnpool.report.record import counts_block, form_block, record_blocks
+from gnpool.report.record import counts_block, form_block, record_blocks, spread_block
 from gnpool.report.verdicts import WORDS, by_kind, count
 from gnpool.store import Store
 from tests.lab.shared import SMALL
@@ -138,14 +138,32 @@ def test_both_forms_stand_side_by_side() -> None:
         "6 published cells were run in both forms, and validation chooses GIN's for 4 of them. Matched, better, or "
         "failing in both are: of GNP 2 of 4 with messages first, 2 in GIN's form, and 4 as validation chooses; of "
         "baselines 2 of 2 with messages first, 0 in GIN's form, and 0 as validation chooses. Of 2 more only one form "
-        "was run (1 of one, 1 of other). Cells that several tables have stand here once.\n\n"
+        "was run (1 of one, 1 of other). Cells of GNP that several tables have stand here once.\n\n"
     )
     assert text.splitlines()[4:] == [
         "| one | a | ER | 1.0 ± 0.1 | 9.00 ± 0.00 | 1.00 ± 0.00 | GIN's form | worse, then matched |",
         "| one | b | ER | 1.0 ± 0.1 | 1.00 ± 0.00 | 9.00 ± 0.00 | messages first | matched, then worse |",
         "| one | c | ER | 1.0 ± 0.1 | 1.00 ± 0.00 | 30.00 ± 0.00 | GIN's form | matched, then different outcome |",
+        "| other | c | ER | 1.0 ± 0.1 | 1.00 ± 0.00 | 30.00 ± 0.00 | GIN's form | matched, then different outcome |",
     ]
     assert form_block([{**tables[0], "cells": cells[3:]}]) == "Nothing was run in both forms yet."
+
+
+def test_other_data_is_compared_in_the_form_that_it_was_run_in() -> None:
+    def cell(form: str, **means: float) -> dict[str, Any]:
+        ours = {name: {"mean": mean, "std": 0.1, "runs": [mean], "failed": 0} for name, mean in means.items()}
+        told = {name: {"ours": one, "verdict": verdict(one, paper)} for name, one in ours.items()}
+        about = {"row": "a", "column": "b", "gnp": True, "metric": "MAPE", "paper": paper, "form": form, "forms": told}
+        return {**about, **told[form]}
+
+    paper = {"mean": 1.0, "std": 0.1}
+    here = [{"table": "set", "cells": [cell("gin", message=1.0, gin=9.0)]}]
+    alone = spread_block(here, {1: [{"table": "set", "cells": [cell("message", message=1.1)]}]})
+    assert "The same verdict in 1 of 1 cells. Where the other data has one form of a network, both columns" in alone
+    assert "| a | b | 1.0 ± 0.1 | 1.00 ± 0.10 | 1.10 ± 0.10 | matched |" in alone
+    both = spread_block(here, {1: [{"table": "set", "cells": [cell("message", message=1.1, gin=9.0)]}]})
+    assert "The same verdict in 0 of 1 cells.\n" in both
+    assert "| a | b | 1.0 ± 0.1 | 9.00 ± 0.10 | 1.10 ± 0.10 | worse, then matched |" in both
 
 
 def test_the_page_of_the_record_has_every_block(blocks: dict[str, str]) -> None:

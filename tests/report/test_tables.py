@@ -89,6 +89,22 @@ def test_cells_in_words(fields: dict[str, object], words: tuple[str | None, ...]
     assert (found.ours, found.interval, found.paper, found.verdict) == words
 
 
+@pytest.mark.parametrize(
+    ("fields", "remark"),
+    [
+        ({}, None),
+        ({"search": "point"}, "setting by one run"),
+        ({"form": "message", "forms": {"message": {}, "gin": {}}}, None),
+        ({"form": "gin", "forms": {"message": {}, "gin": {}}}, "GIN's form"),
+        ({"form": "gin"}, "GIN's form"),
+        ({"form": "gin", "forms": {"message": {}, "gin": {}}, "search": "point"}, "setting by one run; GIN's form"),
+        ({"form": "message", "forms": {"message": {}}}, "messages first only"),
+    ],
+)
+def test_remarks(fields: dict[str, object], remark: str | None) -> None:
+    assert shown({"row": "a", "column": "b", "ours": None, "paper": None, "verdict": "", **fields}).remark == remark
+
+
 def test_overview_leaves_out_what_is_not_published() -> None:
     found = overview(tables())
     assert found is not None

@@ -57,6 +57,7 @@ def read(
     if figure is not None:
         _check_drawing()
     crystal: dict[str, Any] | None = None
+    form: str | None = None
     if table is None:
         from gnpool.insight import read as read_model
         from gnpool.insight.exact import exact_poolings
@@ -74,13 +75,16 @@ def read(
             return
         reading, curves = read_model(network), None
     else:
-        reading, curves, crystal = _read_cell(model, table, row, column, seed, preset)
+        reading, curves, crystal, form = _read_cell(model, table, row, column, seed, preset)
     if figure is not None:
         reading.draw(figure, curves)
     if json:
-        show_json({**reading.to_dict(), "crystal": crystal, "figure": None if figure is None else str(figure)})
+        found = {"form": form, "crystal": crystal, "figure": None if figure is None else str(figure)}
+        show_json({**reading.to_dict(), **found})
         return
     say(str(reading))
+    if form is not None:
+        say(f"Of both forms of the network validation chose {form!r}.")
     if not reading.with_data:
         say("Distances are those in the plane of 1/p and q, since a saved model has no data with it.")
     if crystal is not None:
@@ -100,19 +104,21 @@ def _show_exact(poolings: dict[str, str], json: bool) -> None:
 
 def _read_cell(
     folder: Path, table: str, row: str, column: str | None, seed: int, preset: str
-) -> tuple[Reading, Curves, dict[str, Any] | None]:
+) -> tuple[Reading, Curves, dict[str, Any] | None, str | None]:
     from gnpool.lab import get_preset
+    from gnpool.lab.forms import form_of, trained
     from gnpool.lab.stored import find_cell, read_stored, stored
+    from gnpool.lab.training import SEARCHES
     from gnpool.store import Store
 
     store, amount = Store(folder, create=False), get_preset(preset)
     recipe = find_cell(table, row, column).recipe
     reading, curves = read_stored(store, recipe, seed, amount)
-    crystal = None
+    one, crystal = stored(store, recipe, amount), None
     if recipe.crystallised:
-        crystals = stored(store, recipe, amount).record.scores["crystals"]
-        (crystal,) = [found for found in crystals if found["seed"] == seed]
-    return reading, curves, crystal
+        (crystal,) = [found for found in one.record.scores["crystals"] if found["seed"] == seed]
+    chose = len(trained(recipe, store, amount, SEARCHES)) > 1
+    return reading, curves, crystal, form_of(one.recipe) if chose else None
 
 
 def _check_drawing() -> None:

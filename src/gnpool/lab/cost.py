@@ -126,7 +126,7 @@ class Estimate:
         done (int): Trainings that are stored.
         minutes (float): For all of it, if nothing were stored.
         minutes_left (float): For what is missing.
-        cells_done (int): Cells of the table whose numbers are there.
+        cells_done (int): Cells of the table whose numbers are there, in both forms of the network where there are two.
     """
 
     trainings: int
@@ -191,7 +191,7 @@ def _estimate(
         minutes=factor * sum(cost.values()),
         minutes_left=factor
         * sum(seconds for name, seconds in cost.items() if name not in trained and name not in held),
-        cells_done=sum(any(name in held for name in names) for names in cells),
+        cells_done=sum(all(name in held for name in names) for names in cells),
     )
 
 

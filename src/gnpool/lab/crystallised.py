@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gnpool.insight import Crystal, Trial, crystallize
-from gnpool.insight.crystallize import SETTINGS
+from gnpool.insight.crystallize import EXACT, SETTINGS
 from gnpool.lab.presets import Preset
 from gnpool.lab.recipes import STAR, Exam, Recipe
 from gnpool.lab.stopwatch import Stopwatch
@@ -78,12 +78,17 @@ def crystallise(
 
 
 def validation_of(crystallised: Record) -> float:
-    """The mean validation loss over the seeds of what was chosen; infinite if a seed has no model."""
+    """The mean validation loss over the seeds of what was chosen; infinite if a seed has no model.
+
+    What :func:`~gnpool.insight.crystallize` takes for exact counts as 0: below that, rounding decides.
+    """
     losses = []
     for crystal in crystallised.scores["crystals"]:
         tried = [trial for trial in crystal.get("tried", ()) if trial["stage"] != "screened"]  # as given, then refitted
         loss = next((trial["loss"] for trial in tried if trial["text"] == crystal["text"]), None)
-        losses.append(math.inf if loss is None else loss)
+        if loss is None:
+            return math.inf
+        losses.append(0.0 if loss <= EXACT * abs(tried[0]["loss"] or 0.0) else loss)
     return math.fsum(losses) / len(losses)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from gnpool.lab.cost import kind_of
+from gnpool.lab.forms import candidates
 from gnpool.lab.presets import Preset
 from gnpool.lab.recipes import Recipe
 from gnpool.lab.runner import default_jobs
@@ -56,7 +57,8 @@ def training_megabytes(recipe: Recipe, preset: Preset) -> float:
 def needed_megabytes(tables: Sequence[Table], preset: Preset, jobs: int, processes: bool = True) -> float:
     """The peak of ``jobs`` trainings side by side, the largest ones that the tables have; threads share the program."""
     recipes = {id(recipe): recipe for table in tables for recipe in table.recipes if not recipe.crystallised}
-    sizes = sorted((training_megabytes(recipe, preset) for recipe in recipes.values()), reverse=True)
+    every = [one for recipe in recipes.values() for one in candidates(recipe, preset)]
+    sizes = sorted((training_megabytes(recipe, preset) for recipe in every), reverse=True)
     largest = sizes[:jobs]
     return sum(largest) - (0 if processes else BASE * max(0, len(largest) - 1))
 

@@ -17,7 +17,7 @@ class Preset:
     Args:
         name (str): How it is asked for.
         seeds (int): Runs of every setting, with the seeds 0, 1, ...
-        whole_grid (bool): All settings of a grid, or its quick one.
+        whole_grid (bool): All settings of a grid, and both forms of a graph network, or its quick one in one form.
         epochs (float): Share of the epochs of a task.
         counts (Mapping): Graphs or sets of each split; a split without number has all.
         notes (str): What was reduced, for the reader of a result.

@@ -79,6 +79,9 @@ def statistics_of(name: str) -> dict[str, float]:
     }
 
 
+CHOSEN = ("ours", "setting", "validation", "search", "form")  # what a cell tells of the models behind it
+
+
 def with_best(cells: Sequence[Mapping[str, Any]], paper: Mapping[tuple[str, str], Any]) -> list[dict[str, Any]]:
     """The rows of real_baselines that the paper shows, each the baseline of lowest test error, before all others.
 
@@ -101,6 +104,7 @@ def with_best(cells: Sequence[Mapping[str, Any]], paper: Mapping[tuple[str, str]
             entry: dict[str, Any] = {"row": row, "column": column, "ours": None, "metric": "MAPE", "gnp": False}
             entry["paper"] = paper.get((row, column))
             if best is not None:
-                entry |= {"ours": best["ours"], "combination": best["row"].split("/", 1)[1], "setting": best["setting"]}
+                entry |= {name: best[name] for name in CHOSEN if name in best}
+                entry["combination"] = best["row"].split("/", 1)[1]
             shown.append(entry)
     return [*shown, *map(dict, cells)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gnpool.lab.forms import Trained, candidates, chosen, form_of, trained
@@ -14,7 +14,7 @@ from gnpool.lab.presets import Preset
 from gnpool.lab.recipes import Recipe
 from gnpool.lab.tables import Cell, Table
 from gnpool.lab.training import CRITERIA, SEARCHES
-from gnpool.store import Store
+from gnpool.store import Record, Store
 from gnpool.tasks import Task
 
 SCHEMA = 1
@@ -45,26 +45,20 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
         higher = paper_tables().get(source, {}).get("lower_is_better") is False
         compared = functools.partial(verdict, paper=paper, metric=metric, gnp=entry["gnp"], higher=higher)
         found = trained(cell.recipe, store, preset, searches)
-        tested = {form_of(one.recipe): (one, one.score(cell.exam, store, preset)) for one in found}
-        records = {form: record for form, (_, record) in tested.items() if record is not None}
-        if found and len(records) == len(found):  # else the test of what validation chooses may be to come
-            best = {criterion: chosen(found, criterion) for criterion in CRITERIA}
-            ours, by_metric = (records[form_of(best[criterion].recipe)].scores[criterion] for criterion in CRITERIA)
-            meta = meta or records[form_of(best["loss"].recipe)].meta
-            seconds += sum(record.meta["seconds"] for record in records.values())
-            entry["ours"] = summary(ours)
-            entry["by_metric"] = summary(by_metric)  # where the metric of the table selects
-            entry |= _choice(best["loss"], searches[0])
+        scores = {form_of(one.recipe): one.score(cell.exam, store, preset) for one in found}
+        tested = {form: record for form, record in scores.items() if record is not None}
+        if found and all(form_of(chosen(found, criterion).recipe) in tested for criterion in CRITERIA):
+            ours, best = _ours(found, tested, searches[0], compared), chosen(found)
             if len(candidates(cell.recipe, preset)) > 1:
-                sums = {form: summary(record.scores["loss"]) for form, record in records.items()}
-                entry["form"] = form_of(best["loss"].recipe)
-                entry["forms"] = {
-                    form: {"ours": sums[form], **_choice(one, searches[0]), "verdict": compared(sums[form])}
-                    for form, (one, _) in tested.items()
-                }
+                entry |= {"form": form_of(best.recipe), "forms": ours}
+            by_metric = tested[form_of(chosen(found, "metric").recipe)].scores["metric"]
+            entry |= {name: value for name, value in ours[form_of(best.recipe)].items() if name != "verdict"}
+            entry["by_metric"] = summary(by_metric)  # where the metric of the table selects
+            meta = meta or tested[form_of(best.recipe)].meta
+            seconds += sum(record.meta["seconds"] for record in tested.values())
             used |= {one.search for one in found}
             if table.curves:
-                entry["curves"] = _curves(cell, table.curves, best["loss"].record.tensors or {})
+                entry["curves"] = _curves(cell, table.curves, best.record.tensors or {})
         entry["verdict"] = compared(entry["ours"])
         cells.append(entry)
     every = [one for recipe in table.recipes for one in trained(recipe, store, preset, searches)]
@@ -89,12 +83,23 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
     }
 
 
-def _choice(one: Trained, usual: str) -> dict[str, Any]:
-    """The setting that was chosen, its validation loss, and how it was searched, if not as usual."""
-    loss = one.validation()
-    told = {"setting": one.record.scores["chosen"]["loss"]["setting"]}
-    told["validation"] = loss if math.isfinite(loss) else None
-    return told if one.search == usual else {**told, "search": one.search}
+def _ours(
+    found: Sequence[Trained], tested: Mapping[str, Record], usual: str, compared: Callable[[dict[str, Any]], str]
+) -> dict[str, dict[str, Any]]:
+    """By form of the network, what its models came to: setting, validation loss, and ``search`` if not as usual."""
+    told = {}
+    for one in found:
+        form = form_of(one.recipe)
+        if form in tested:
+            ours, loss = summary(tested[form].scores["loss"]), one.validation()
+            told[form] = {
+                "ours": ours,
+                "setting": one.record.scores["chosen"]["loss"]["setting"],
+                "validation": loss if math.isfinite(loss) else None,
+                **({} if one.search == usual else {"search": one.search}),
+                "verdict": compared(ours),
+            }
+    return told
 
 
 def metric_name(task: Task) -> str:

@@ -12,23 +12,27 @@ from gnpool.lab.forms import Trained, chosen, trained
 from gnpool.lab.presets import Preset, get_preset
 from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.tables import Cell, get_table
-from gnpool.lab.training import chosen_models
+from gnpool.lab.training import SEARCHES, chosen_models
 from gnpool.store import Store
 
 
-def stored(store: Store, recipe: Recipe, preset: Preset, search: str = "all", criterion: str = "loss") -> Trained:
-    """What the store has of a recipe, in the form of the network that validation prefers."""
-    found = trained(recipe, store, preset, (search,))
+def stored(store: Store, recipe: Recipe, preset: Preset, search: str | None = None, criterion: str = "loss") -> Trained:
+    """What the store has of a recipe, in the form of the network that validation prefers: what the record shows.
+
+    ``search`` is how its setting was found. (default: the first of :obj:`SEARCHES` by which the store has it)
+    """
+    found = trained(recipe, store, preset, SEARCHES if search is None else (search,))
     if not found:
+        by = "" if search is None else f", search {search}"
         raise ValueError(
-            f"{store.root} has no {recipe.model} for {recipe.task} (preset {preset.name}, search {search}); "
+            f"{store.root} has no {recipe.model} for {recipe.task} (preset {preset.name}{by}); "
             f"'gnpool reproduce' trains it"
         )
     return chosen(found, criterion)
 
 
 def stored_models(
-    store: Store, recipe: Recipe, preset: Preset, search: str = "all", criterion: str = "loss"
+    store: Store, recipe: Recipe, preset: Preset, search: str | None = None, criterion: str = "loss"
 ) -> dict[int, torch.nn.Module]:
     """By seed, the chosen models of a recipe, learned or crystallised; a run that failed is left out."""
     return models_of(stored(store, recipe, preset, search, criterion), criterion)
@@ -48,7 +52,7 @@ def stored_model(
     seed: int = 0,
     *,
     preset: str = "paper",
-    search: str = "all",
+    search: str | None = None,
     data_seed: int = 0,
 ) -> torch.nn.Module:
     """The model of one cell and seed, such as ``stored_model("results/paper", "exp_graph_harmonic", "GNP*")``.
@@ -60,7 +64,8 @@ def stored_model(
         column (str, optional): Where there are several. (default: the first column of the row)
         seed (int, optional): Seed of the run. (default: ``0``)
         preset (str, optional): How it was trained. (default: ``"paper"``)
-        search (str, optional): How its setting was chosen. (default: ``"all"``)
+        search (str, optional): How its setting was chosen. (default: by the whole grid, or point by point if that is
+            all there is)
         data_seed (int, optional): Of the data that it was trained on. (default: ``0``)
     """
     store = store if isinstance(store, Store) else Store(store, create=False)
@@ -71,7 +76,7 @@ def stored_model(
 
 
 def read_stored(
-    store: Store, recipe: Recipe, seed: int, preset: Preset, search: str = "all"
+    store: Store, recipe: Recipe, seed: int, preset: Preset, search: str | None = None
 ) -> tuple[Reading, dict[str, dict[str, list[float]]]]:
     """The reading of a learned model on validation data, and the way of its exponents through training, by layer.
 

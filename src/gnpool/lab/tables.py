@@ -24,7 +24,7 @@ LARGE: dict[str, dict[str, Any]] = {
     "tree": {"structure": "tree"},
     "ladder": {"structure": "ladder"},
 }
-CRYSTAL = "GNP*"  # the row beside GNP: the same models with exact poolings in place of the learned ones
+CRYSTAL = "GNP*"  # the row beside GNP: such models with exact poolings in place of the learned ones
 
 
 @dataclass(frozen=True)

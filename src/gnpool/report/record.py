@@ -9,12 +9,11 @@ from typing import Any
 from gnpool.report.grids import number
 from gnpool.report.markdown_tables import plain, sheet_lines
 from gnpool.report.runs import duration
-from gnpool.report.tables import Cell, Result, caption_of, sheets, shown
+from gnpool.report.tables import FORMS, Cell, Result, caption_of, sheets, shown
 from gnpool.report.verdicts import GOOD, Counts, by_kind, count, is_compared, is_gnp, word_of
 
 GIVEN = ("graphcl_", "im_", "real_")  # tables on given data; all others are on generated data
 CRYSTAL, LEARNED = "GNP*", "GNP"
-FORMS = {"message": "messages first", "gin": "GIN's form"}  # of a graph network, as results.json names them
 # Rows of the headline: the table, and the row or column that is the task where it has several.
 HEADLINE = (
     ("exp_graph_invsize", None),
@@ -53,8 +52,8 @@ def headline_block(tables: Sequence[Result]) -> str:
     for name, task in HEADLINE:
         cells = [c for c in found[name]["cells"] if task is None or task in (c["row"], c["column"])]
         rivals = [cell for cell in cells if not is_gnp(cell)]
-        (learned,) = [cell for cell in cells if _form(cell) == LEARNED]
-        (crystal,) = [cell for cell in cells if _form(cell) == CRYSTAL]
+        (learned,) = [cell for cell in cells if _kind(cell) == LEARNED]
+        (crystal,) = [cell for cell in cells if _kind(cell) == CRYSTAL]
         paper = min(rivals, key=lambda cell: float(cell["paper"]["mean"]))
         run = [cell for cell in rivals if cell["ours"] is not None]
         best = min(
@@ -198,14 +197,16 @@ def form_block(tables: Sequence[Result]) -> str:
     if not both:
         return "Nothing was run in both forms yet."
     lines = [["table", "row", "column", "paper", *FORMS.values(), "validation chooses", "verdicts"]]
-    told = set()
+    told: list[list[Any]] = []
     for table, cell in both:
         forms = [{**cell, **cell["forms"][form]} for form in FORMS]
+        same = [cell["paper"], *(one["ours"]["runs"] for one in forms)]
+        if is_gnp(cell) and same in told:  # what several tables have
+            continue
+        told.append(same)
         values = [shown(cell).paper or "", *(shown(one).ours for one in forms), FORMS[cell["form"]]]
         words = ", then ".join(dict.fromkeys(map(word_of, forms)))
-        if (*values, words) not in told:  # what several tables have
-            told.add((*values, words))
-            lines.append([plain(table["table"]), plain(cell["row"]), plain(cell["column"]), *values, words])
+        lines.append([plain(table["table"]), plain(cell["row"]), plain(cell["column"]), *values, words])
     parts = {"of GNP": [c for _, c in both if is_gnp(c)], "of baselines": [c for _, c in both if not is_gnp(c)]}
     good = "; ".join(f"{words} {_good_by_form(cells)}" for words, cells in parts.items() if cells)
     missing = Counter(str(table["table"]) for table, cell in named if len(cell["forms"]) < len(FORMS))
@@ -214,7 +215,7 @@ def form_block(tables: Sequence[Result]) -> str:
     taken = sum(cell["form"] == "gin" for _, cell in both)
     return (
         f"{len(both)} published cells were run in both forms, and validation chooses GIN's for {taken} of them. "
-        f"Matched, better, or failing in both are: {good}.{rest} Cells that several tables have stand here once."
+        f"Matched, better, or failing in both are: {good}.{rest} Cells of GNP that several tables have stand here once."
         f"\n\n{_table(lines)}"
     )
 
@@ -236,7 +237,7 @@ def spread_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]
         told: set[tuple[str, ...]] = set()
         for table in others:
             lines = [["row", "column", "paper", "data seed 0", f"data seed {seed}", "verdicts"]]
-            pairs = [(first[table["table"], cell["row"], cell["column"]], cell) for cell in table["cells"]]
+            pairs = [_alike(first[table["table"], cell["row"], cell["column"]], cell) for cell in table["cells"]]
             for one, other in pairs:
                 if one["ours"] is not None and other["ours"] is not None:
                     words = dict.fromkeys(word_of(cell) for cell in (one, other) if word_of(cell))
@@ -249,9 +250,19 @@ def spread_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]
             told |= values
             same = sum(word_of(one) == word_of(other) for one, other in pairs if is_compared(one) and other["ours"])
             compared = sum(bool(is_compared(one) and other["ours"]) for one, other in pairs)
-            title = f"### {plain(table['table'])}, data seed {seed}\n\nThe same verdict in {same} of {compared} cells."
-            blocks += [title, _table(lines)]
+            lone = any(len(cell.get("forms") or FORMS) < len(FORMS) for cell in table["cells"])
+            note = " Where the other data has one form of a network, both columns show that form." if lone else ""
+            title = f"### {plain(table['table'])}, data seed {seed}"
+            blocks += [title, f"The same verdict in {same} of {compared} cells.{note}", _table(lines)]
     return "\n\n".join(blocks) if blocks else "No table was run on other data yet."
+
+
+def _alike(one: Cell, other: Cell) -> tuple[Cell, Cell]:
+    """Two cells to compare: if the second was run in one form of the network only, the first in that one, too."""
+    forms = other.get("forms") or {}
+    if len(forms) == 1 and other["form"] in (one.get("forms") or {}):
+        one = {**one, **one["forms"][other["form"]]}
+    return one, other
 
 
 def _generated(tables: Sequence[Result]) -> list[Result]:
@@ -273,7 +284,7 @@ def _not_worse(crystal: Cell, learned: Cell) -> bool:
     return ours is not None and theirs is not None and ours <= theirs
 
 
-def _form(cell: Cell) -> str:
+def _kind(cell: Cell) -> str:
     """GNP or GNP*, wherever in the names of a cell it stands; nothing for other models and other readings."""
     if "/" in str(cell["column"]):
         return ""

@@ -15,8 +15,8 @@ from gnpool.report.verdicts import MARKS, Counts, by_kind, is_gnp, is_published,
 Cell = Mapping[str, Any]  # of results.json
 Result = Mapping[str, Any]  # a table of results.json
 NOTHING = "\N{EN DASH}"
-# On a cell whose setting was searched in another way than the rest, or whose network has the other form.
-REMARKS = {("search", "point"): "setting by one run", ("form", "gin"): "GIN's form"}
+FORMS = {"message": "messages first", "gin": "GIN's form"}  # of a graph network, as results.json names them
+BY_POINT = "setting by one run"  # on a cell whose setting was searched in another way than the rest
 DIGITS = {"MAPE": (2, 1), "INFLUENCE": (2, 1), "MAE": (3, 3), "ACCURACY": (3, 3)}  # of ours, and of the paper
 
 
@@ -83,8 +83,18 @@ def shown(cell: Cell) -> Shown:
         interval=None if interval is None else " to ".join(_number(end, digits) for end in interval),
         paper=None if paper is None else _value(paper, printed),
         verdict=word_of(cell) or None if paper is not None or ours is None else None,
-        remark="; ".join(words for (name, value), words in REMARKS.items() if cell.get(name) == value) or None,
+        remark=_remark(cell),
     )
+
+
+def _remark(cell: Cell) -> str | None:
+    """How its setting was found and which form of the network it has, where that is not as in most cells."""
+    words = [BY_POINT] if cell.get("search") == "point" else []
+    if cell.get("form") is not None:
+        form = FORMS[cell["form"]]
+        alone = len(cell.get("forms", FORMS)) < len(FORMS)
+        words += [f"{form} only"] if alone else [] if cell["form"] == next(iter(FORMS)) else [form]
+    return "; ".join(words) or None
 
 
 def _number(value: float, digits: int | None) -> str:
