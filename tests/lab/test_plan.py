@@ -115,3 +115,20 @@ def test_dry_run_counts_what_the_options_leave(
     tmp_path: Path, name: str, options: tuple[str, ...], expected: tuple[int, int]
 ) -> None:
     assert runs(name, "--out", str(tmp_path / "new"), *options) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        (SMALL, ("--seeds", "2"), "'seeds' and 'folds' are for tables that are cross-validated"),
+        ("im_monstor", ("--folds", "2"), "'seeds' and 'folds' are for tables that are cross-validated"),
+        ("graphcl_a", ("--data-seed", "1"), "'data_seed' is for tables on generated data"),
+        (SMALL, ("--no-training", "--no-tests"), "there is nothing to do"),
+    ],
+)
+def test_dry_run_refuses_what_the_run_would(tmp_path: Path, name: str, options: tuple[str, ...], message: str) -> None:
+    for words in (("--dry-run",), ()):
+        done = CliRunner().invoke(app, ["reproduce", name, "--out", str(tmp_path / "new"), *options, *words])
+        assert done.exit_code in (1, 2)
+        assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []

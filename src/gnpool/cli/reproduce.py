@@ -85,6 +85,7 @@ def reproduce(
     folder = default_folder(preset) if out is None else out
     if dry_run:
         part: dict[str, Any] = {"seeds": seeds, "folds": folds, "datasets": dataset, "data_seed": data_seed}
+        part |= {"train": train, "test": test}
         show_plan(names, folder, preset=preset, device=device, search=search, jobs=jobs, **part, json=json)
         return
     pictures = _painters(names)

@@ -159,6 +159,21 @@ def data_of(table: AnyTable) -> list[str]:
     return list(dict.fromkeys(cell.exam.real for cell in table.cells if cell.exam.real is not None))
 
 
+def check_options(
+    tables: Sequence[AnyTable], *, seeds: int | None, folds: int | None, data_seed: int, train: bool, test: bool
+) -> None:
+    """Refuse options of :func:`~gnpool.lab.reproduce` that mean nothing to any of the tables."""
+    classified = any(isinstance(table, ClassificationTable) for table in tables)
+    spread = any(isinstance(table, InfluenceTable) for table in tables)
+    if ((seeds is not None and not spread) or folds is not None) and not classified:
+        raise ValueError("'seeds' and 'folds' are for tables that are cross-validated, such as graphcl_a")
+    given = [table.id for table in tables if not isinstance(table, Table)]
+    if data_seed and given:
+        raise ValueError(f"'data_seed' is for tables on generated data, and the data of {given[0]} is given")
+    if not train and not test:
+        raise ValueError("without 'train' and 'test' there is nothing to do")
+
+
 def fetch_data(tables: Sequence[AnyTable], store: Store, preset: Preset, amount: Amount, search: str) -> None:
     """Have the data ready that tables still need, so that an offline machine says so before anything is trained."""
     wanted: set[str] = set()

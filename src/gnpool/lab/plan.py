@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnpool.engine import choose_device
-from gnpool.lab.catalog import find_table, table_estimates
+from gnpool.lab.catalog import check_options, find_table, table_estimates
 from gnpool.lab.cost import Estimate
 from gnpool.lab.memory import check_memory, machine_megabytes, needed_megabytes
 from gnpool.lab.presets import get_preset
@@ -58,9 +58,16 @@ def plan(
     folds: int | None = None,
     datasets: Sequence[str] | None = None,
     data_seed: int = 0,
+    train: bool = True,
+    test: bool = True,
 ) -> Plan:
-    """What :func:`reproduce` would take with these arguments. Nothing is written; what ``out`` holds is taken off."""
+    """What :func:`reproduce` would take with these arguments. Nothing is written; what ``out`` holds is taken off.
+
+    Trainings and tests are counted both, whatever ``train`` and ``test`` leave out. What the run would refuse is
+    refused here, too.
+    """
     chosen = [find_table(name) for name in dict.fromkeys(names)]
+    check_options(chosen, seeds=seeds, folds=folds, data_seed=data_seed, train=train, test=test)
     amount, place = get_preset(preset, data_seed), choose_device(device)
     side = jobs or default_jobs(place)
     store = Store(out, create=False) if Path(out).is_dir() else None

@@ -10,7 +10,7 @@ from typing import Any
 
 from gnpool.engine import choose_device, open_engine
 from gnpool.engine.opened import check_engine
-from gnpool.lab.catalog import StatisticsTable, fetch_data, find_table, recipe_results
+from gnpool.lab.catalog import StatisticsTable, check_options, fetch_data, find_table, recipe_results
 from gnpool.lab.classify import Amount, ClassificationTable, get_amount
 from gnpool.lab.classify_results import classification_results
 from gnpool.lab.classify_runner import ClassificationRunner
@@ -85,15 +85,9 @@ def reproduce(
     """
     chosen = [find_table(name) for name in dict.fromkeys(tables)]
     amount, part = get_preset(preset, data_seed), get_amount(preset, seeds, folds, datasets)
+    check_options(chosen, seeds=seeds, folds=folds, data_seed=data_seed, train=train, test=test)
     classified = [table for table in chosen if isinstance(table, ClassificationTable)]
     spread = [table for table in chosen if isinstance(table, InfluenceTable)]
-    if ((seeds is not None and not spread) or folds is not None) and not classified:
-        raise ValueError("'seeds' and 'folds' are for tables that are cross-validated, such as graphcl_a")
-    given = [table.id for table in chosen if not isinstance(table, Table)]
-    if data_seed and given:
-        raise ValueError(f"'data_seed' is for tables on generated data, and the data of {given[0]} is given")
-    if not train and not test:
-        raise ValueError("without 'train' and 'test' there is nothing to do")
     check_engine(engine, address)
     trained = [table for table in chosen if isinstance(table, Table)]
     if engine == "local":
