@@ -82,6 +82,23 @@ def test_what_is_done_is_taken_off(tmp_path: Path) -> None:
     assert before.minutes_left > after.minutes_left == 0
 
 
+def test_only_what_the_run_would_do_is_counted(tmp_path: Path) -> None:
+    def told(**options: bool) -> tuple[int, int, bool]:
+        found = plan([SMALL], tmp_path, preset="smoke", device="cpu", jobs=1, **options)
+        table = found.tables[SMALL]
+        return table.trainings - table.done, table.exams, found.minutes_left > 0
+
+    whole = told()[1]
+    assert told() == (2, whole, True)
+    assert told(test=False) == (2, 0, True)
+    assert told(train=False) == (0, 0, False)  # nothing is trained yet that could be tested
+    reproduce([SMALL], tmp_path, preset="smoke", device="cpu", jobs=1, test=False)
+    assert told(test=False) == (0, 0, False)
+    assert told(train=False) == (0, whole, True)
+    reproduce([SMALL], tmp_path, preset="smoke", device="cpu", jobs=1, train=False)
+    assert told(train=False) == (0, whole, False)
+
+
 def test_dry_run_of_what_does_not_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("gnpool.lab.plan.machine_megabytes", lambda: 2000.0)
     monkeypatch.setattr(memory_module, "machine_megabytes", lambda: 2000.0)
@@ -109,6 +126,8 @@ def runs(name: str, *options: str) -> tuple[int, int]:
         ("graphcl_a", ("--dataset", "NCI1"), (2, 2 * 20 * 10)),
         ("im_monstor", (), (27, 27)),
         ("im_monstor", ("--seeds", "1"), (9, 9)),
+        ("im_monstor", ("--no-training",), (0, 0)),
+        (SMALL, ("--no-training",), (0, 0)),
     ],
 )
 def test_dry_run_counts_what_the_options_leave(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from gnpool.data.tudataset import at_hand, tudataset
@@ -233,10 +233,12 @@ def table_estimates(
     seeds: int | None = None,
     folds: int | None = None,
     datasets: Sequence[str] | None = None,
+    train: bool = True,
+    test: bool = True,
 ) -> dict[str, Estimate]:
     """What each table costs here by itself, of whatever kind it is; arguments as those of :func:`reproduce`."""
     trained = [table for table in tables if isinstance(table, Table)]
-    found = estimates(trained, preset, kind, store=store, search=search, jobs=jobs)
+    found = estimates(trained, preset, kind, store=store, search=search, jobs=jobs, train=train, test=test)
     for table in tables:
         if isinstance(table, ClassificationTable):
             amount = get_amount(preset.name, seeds, folds, datasets)
@@ -246,4 +248,6 @@ def table_estimates(
         elif isinstance(table, StatisticsTable):
             counted = 0 if store is None else sum(table.key(cell.row) in store for cell in table.cells)
             found[table.id] = Estimate(0, 0, 0, 0, 0.0, 0.0, counted)
+        if not train and not isinstance(table, Table):  # then nothing is done for it
+            found[table.id] = replace(found[table.id], trainings=0, runs=0, exams=0, done=0, minutes_left=0.0)
     return {table.id: found[table.id] for table in tables}

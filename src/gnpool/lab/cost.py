@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,23 +146,41 @@ def estimates(
     store: Store | None = None,
     search: str = "all",
     jobs: int = 1,
+    train: bool = True,
+    test: bool = True,
 ) -> dict[str, Estimate]:
-    """What each table costs here by itself, with ``jobs`` trainings side by side."""
+    """What each table costs here by itself, with ``jobs`` trainings side by side.
+
+    Without ``train`` that is what stored trainings allow, without ``test`` the trainings alone.
+    """
     trained = (
         {}
         if store is None
         else {_name(record.key): record.meta for table in ("training", "crystal") for record in store.records(table)}
     )
     held = set() if store is None else {_name(key) for key in store.keys("score")}
-    return {table.id: _estimate(table, preset, kind, search, jobs, trained, held) for table in tables}
+
+    def counts(recipe: Recipe, exam: Exam | None = None) -> bool:
+        """Whether a training, a crystallisation, or a test is part of the work."""
+        tested = exam is not None or recipe.crystallised
+        return (test or not tested) and (train or _name(recipe.base.key(preset, search)) in trained)
+
+    return {table.id: _estimate(table, preset, kind, search, jobs, trained, held, counts) for table in tables}
 
 
 def _estimate(
-    table: Table, preset: Preset, kind: str, search: str, jobs: int, trained: Mapping[str, Any], held: set[str]
+    table: Table,
+    preset: Preset,
+    kind: str,
+    search: str,
+    jobs: int,
+    trained: Mapping[str, Any],
+    held: set[str],
+    counts: Callable[..., bool],
 ) -> Estimate:
     cost: dict[str, float] = {}  # of trainings and exams, by key
     took = expected = 0.0  # of stored trainings on this kind of device
-    recipes = [one for recipe in table.recipes for one in candidates(recipe, preset)]
+    recipes = [one for recipe in table.recipes for one in candidates(recipe, preset) if counts(one)]
     for recipe in recipes:
         name, seconds = _name(recipe.key(preset, search)), training_seconds(recipe, preset, search, kind)
         cost[name] = seconds
@@ -177,6 +195,7 @@ def _estimate(
         name: exam_seconds(recipe, cell.exam, preset, kind)
         for cell, held_by in zip(table.cells, cells, strict=True)
         for name, recipe in held_by.items()
+        if counts(recipe, cell.exam)
     }
     trainings = [recipe for recipe in recipes if not recipe.crystallised]
     done = [recipe for recipe in trainings if _name(recipe.key(preset, search)) in trained]

@@ -63,15 +63,14 @@ def plan(
 ) -> Plan:
     """What :func:`reproduce` would take with these arguments. Nothing is written; what ``out`` holds is taken off.
 
-    Trainings and tests are counted both, whatever ``train`` and ``test`` leave out. What the run would refuse is
-    refused here, too.
+    Without ``train`` or ``test``, what the run leaves out is not counted. What it would refuse is refused here, too.
     """
     chosen = [find_table(name) for name in dict.fromkeys(names)]
     check_options(chosen, seeds=seeds, folds=folds, data_seed=data_seed, train=train, test=test)
     amount, place = get_preset(preset, data_seed), choose_device(device)
     side = jobs or default_jobs(place)
     store = Store(out, create=False) if Path(out).is_dir() else None
-    options: dict[str, Any] = {"store": store, "search": search, "jobs": side}
+    options: dict[str, Any] = {"store": store, "search": search, "jobs": side, "train": train, "test": test}
     given: dict[str, Any] = {"seeds": seeds, "folds": folds, "datasets": datasets}
     found = table_estimates(chosen, amount, place.type, **options, **given)
     trained = [table for table in chosen if isinstance(table, Table)]
