@@ -237,7 +237,8 @@ def spread_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]
         told: set[tuple[str, ...]] = set()
         for table in others:
             lines = [["row", "column", "paper", "data seed 0", f"data seed {seed}", "verdicts"]]
-            pairs = [_alike(first[table["table"], cell["row"], cell["column"]], cell) for cell in table["cells"]]
+            cells = [(first[table["table"], cell["row"], cell["column"]], cell) for cell in table["cells"]]
+            pairs = [_alike(one, other) for one, other in cells]
             for one, other in pairs:
                 if one["ours"] is not None and other["ours"] is not None:
                     words = dict.fromkeys(word_of(cell) for cell in (one, other) if word_of(cell))
@@ -250,18 +251,19 @@ def spread_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]
             told |= values
             same = sum(word_of(one) == word_of(other) for one, other in pairs if is_compared(one) and other["ours"])
             compared = sum(bool(is_compared(one) and other["ours"]) for one, other in pairs)
-            lone = any(len(cell.get("forms") or FORMS) < len(FORMS) for cell in table["cells"])
-            note = " Where the other data has one form of a network, both columns show that form." if lone else ""
+            lone = any(len(cell.get("forms") or FORMS) < len(FORMS) for pair in cells for cell in pair)
+            note = " Where either data has one form of a network only, both columns show that form." if lone else ""
             title = f"### {plain(table['table'])}, data seed {seed}"
             blocks += [title, f"The same verdict in {same} of {compared} cells.{note}", _table(lines)]
     return "\n\n".join(blocks) if blocks else "No table was run on other data yet."
 
 
 def _alike(one: Cell, other: Cell) -> tuple[Cell, Cell]:
-    """Two cells to compare: if the second was run in one form of the network only, the first in that one, too."""
-    forms = other.get("forms") or {}
-    if len(forms) == 1 and other["form"] in (one.get("forms") or {}):
-        one = {**one, **one["forms"][other["form"]]}
+    """Two cells to compare: if one was run in one form of the network only, the other in that form, too."""
+    forms = [cell.get("forms") or {} for cell in (one, other)]
+    shared = [form for form in forms[0] if form in forms[1]]
+    if len(shared) == 1:
+        one, other = ({**cell, **told[shared[0]]} for cell, told in zip((one, other), forms, strict=True))
     return one, other
 
 
