@@ -172,7 +172,7 @@ def test_results_of_a_part_say_so(small_sets: None, tmp_path: Path, monkeypatch:
         values = [raw[cell["row"], cell["column"], fold] for fold in (0, 1)]
         assert cell["ours"]["mean"] == pytest.approx(statistics.fmean(values))
         assert cell["ours"]["std"] is None  # of one seed
-        assert cell["part"] == "1 of 20 seeds, 2 of 10 folds"
+        assert cell["part"] is None  # the notes say it of all
         assert cell["paper"] == paper_cells("graphcl_a")[cell["row"], cell["column"]]
         assert cell["gnp"] == ("GNP" in cell["row"])
         assert cell["setting"]["optimizer"] == "adam"
@@ -196,7 +196,9 @@ def test_mean_of_seed_means_and_their_deviation() -> None:
     assert found["mean"] == pytest.approx(0.7)
     assert found["std"] == pytest.approx(0.1)  # divided by the number of seeds, not by one less
     assert found["failed"] == 2
-    assert part(accuracies) == "3 of 20 seeds, 2 of 10 folds, 5 runs"
+    assert part(accuracies, get_amount("paper")) == "3 of 20 seeds, 2 of 10 folds, 5 runs"
+    whole = get_amount("paper", seeds=1, folds=1)
+    assert part(dict.fromkeys(whole.runs, 0.5), whole) is None
 
 
 @pytest.mark.parametrize(
@@ -339,7 +341,19 @@ def test_an_offline_machine_says_so_before_it_trains(tmp_path: Path, monkeypatch
         raise OSError(f"the data set {name!r} is not at hand")
 
     monkeypatch.setattr("gnpool.lab.catalog.tudataset", offline)
+    monkeypatch.setenv("GNPOOL_DATA", str(tmp_path))
     for name in ("graphcl_a", "real_extrapolate", "real_stat"):
         with pytest.raises(OSError, match="'D&D' is not at hand"):
             reproduce([name], tmp_path, preset="smoke")
+    with pytest.raises(OSError, match="graphs of the influence study are not at hand"):
+        reproduce(["im_monstor"], tmp_path, preset="smoke")
     assert not list(tmp_path.glob("units/**/*.json"))
+
+
+@pytest.mark.parametrize("name", ["graphcl_a", "real_extrapolate", "im_monstor"])
+def test_what_is_not_done_asks_for_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("gnpool.lab.catalog.at_hand", lambda name: False)
+    monkeypatch.setattr("gnpool.lab.catalog.tudataset", lambda name: pytest.fail(f"asks for {name}"))
+    monkeypatch.setenv("GNPOOL_DATA", str(tmp_path))
+    (found,) = reproduce([name], tmp_path, preset="smoke", train=False)["tables"]
+    assert all(cell["ours"] is None for cell in found["cells"])

@@ -1,3 +1,4 @@
+import dataclasses
 import os
 from pathlib import Path
 
@@ -104,6 +105,11 @@ def test_smoke(tmp_path):
     assert done["GNP", "Celebrity/BT"]["paper"] == {"mean": 155.3, "std": 0.8}
     assert events[-1].overall == 1.0
     assert influence_estimate(IM_MONSTOR, amount, "cpu", store).minutes_left == 0
+
+    more = influence_results(IM_MONSTOR, store, dataclasses.replace(amount, runs=3))["cells"]
+    told = {cell["row"]: cell["part"] for cell in more if cell["ours"]}
+    assert told == {**dict.fromkeys(rows, "1 of 3 runs"), "degree": None}  # which is the same in every run
+    assert {cell["part"] for cell in done.values()} == {None}
 
     record = store.get(Choice("Celebrity", "BT", "GNP", 0).key(amount))
     assert record is not None

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gnpool.report import answer, by_kind, count_verdicts
+from gnpool.report import Study, answer, by_kind, count_verdicts, markdown, page, run_so_far
 from gnpool.report.answer import distinct
 from gnpool.report.verdicts import WORDS, is_gnp, word_of
 from tests.report.shared import cell, tables
@@ -62,6 +62,18 @@ def test_answer(cells: list[dict[str, Any]], sentence: str, more: tuple[str, ...
 def test_what_was_reduced_is_said_once() -> None:
     both = [table(*compared("matched", gnp=True), name=name, notes="quick: less") for name in "ab"]
     assert answer(both).more == ("Reduced. quick: less.",)
+
+
+def test_what_lacks_runs_is_said_on_the_page_in_markdown_and_here() -> None:
+    part = {"part": "1 of 20 seeds"}, {"part": "3 of 20 seeds"}, {"part": None}, {}
+    cells = [cell("GNP", column, 1.0, 1.0, gnp=True, verdict="matched") for column in "abcd"]
+    some = table(*({**one, **more} for one, more in zip(cells, part, strict=True)), name="some")
+    whole = table(*cells, name="whole")
+    assert (run_so_far(some), run_so_far(whole)) == ("Run so far: 1 of 20 seeds; 3 of 20 seeds.", "")
+    assert answer([some, whole]).more == ("Not all runs are done of some; each says how many.",)
+    study = Study(name="here", tables=[some, whole])
+    for text in (page(study), markdown([some, whole])):
+        assert text.count("Run so far: 1 of 20 seeds; 3 of 20 seeds.") == 1
 
 
 def test_a_published_cell_counts_once() -> None:

@@ -189,7 +189,7 @@ def default_folder(preset: str) -> Path:
 
 def show_result(table: dict[str, Any]) -> None:
     """Print a table of results.json, how it compares with the paper, and what was reduced."""
-    from gnpool.report import grids, verdict_counts
+    from gnpool.report import grids, run_so_far, verdict_counts
 
     for grid in grids(table):
         show_lines(grid.title, grid.head, grid.rows)
@@ -201,8 +201,8 @@ def show_result(table: dict[str, Any]) -> None:
     meta = table["meta"]
     seeds = f"{len(meta['seeds'])} seeds" if len(meta["seeds"]) > 1 else "1 seed"
     say(f"{meta['preset']} preset, {seeds}, {meta.get('device', 'no device')}, {_duration(meta['seconds'])} of work")
-    if meta["notes"]:
-        say(f"Reduced. {meta['notes']}")
+    for line in filter(None, [meta["notes"] and f"Reduced. {meta['notes']}", run_so_far(table)]):
+        say(line)
     say()
 
 

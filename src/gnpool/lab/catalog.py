@@ -12,7 +12,7 @@ from gnpool.lab.classify_cost import classification_estimate
 from gnpool.lab.cost import Estimate, estimates
 from gnpool.lab.crystallised import crystallised
 from gnpool.lab.forms import candidates
-from gnpool.lab.influence import INFLUENCE_TABLES, InfluenceTable, graphs_zip, influence_amount
+from gnpool.lab.influence import INFLUENCE_TABLES, InfluenceAmount, InfluenceTable, graphs_zip, influence_amount
 from gnpool.lab.influence_results import influence_estimate, require_graphs
 from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.presets import Preset
@@ -174,23 +174,35 @@ def check_options(
         raise ValueError("without 'train' and 'test' there is nothing to do")
 
 
-def fetch_data(tables: Sequence[AnyTable], store: Store, preset: Preset, amount: Amount, search: str) -> None:
+def fetch_data(
+    tables: Sequence[AnyTable],
+    store: Store,
+    preset: Preset,
+    amount: Amount,
+    influence: InfluenceAmount,
+    *,
+    search: str,
+    train: bool = True,
+    test: bool = True,
+) -> None:
     """Have the data ready that tables still need, so that an offline machine says so before anything is trained."""
     wanted: set[str] = set()
     for table in tables:
         if isinstance(table, InfluenceTable):
-            require_graphs(table, store, preset.name)
+            if train:
+                require_graphs(store, influence)
         elif isinstance(table, ClassificationTable):
-            studies = [study for study in table.studies if study.dataset in amount.datasets]
+            studies = [study for study in table.studies if study.dataset in amount.datasets and train]
             wanted |= {s.dataset for s in studies if any(s.key(amount, r) not in store for r in amount.runs)}
         elif isinstance(table, StatisticsTable):
             wanted |= {name for name in data_of(table) if table.key(name) not in store}
-        else:
-            real = [cell for cell in table.cells if cell.exam.real is not None]
+        elif test:
             keys = [
                 (c.exam, c.exam.key(one.key(preset, search), preset, one.spec))
-                for c in real
+                for c in table.cells
+                if c.exam.real is not None
                 for one in candidates(c.recipe, preset)
+                if train or one.base.key(preset, search) in store
             ]
             wanted |= {str(exam.real) for exam, key in keys if key not in store}
     for name in sorted(wanted):

@@ -33,7 +33,7 @@ def classification_results(table: ClassificationTable, store: Store, amount: Amo
             seconds += sum(record.meta["seconds"] for record in records.values())
             entry["ours"] = summary(accuracies)
             entry["setting"] = cell.study.method(amount).setting.to_dict()
-            entry["part"] = part(accuracies)
+            entry["part"] = part(accuracies, amount)
             epochs = [record.scores["epochs"] for record in records.values()]
             validation = [record.scores["val_accuracy"] for record in records.values()]
             entry["epochs"] = statistics.fmean(epochs)
@@ -95,11 +95,13 @@ def summary(accuracies: Accuracies) -> dict[str, Any]:
     }
 
 
-def part(accuracies: Accuracies) -> str:
-    """Which part of the cross-validation the numbers are of, in words."""
+def part(accuracies: Accuracies, amount: Amount) -> str | None:
+    """Which part of the amount the numbers are of, in words; None if it is all of it."""
+    if len(accuracies) == len(amount.runs):
+        return None
     seeds, folds = {run.seed for run in accuracies}, {run.fold for run in accuracies}
     whole = "" if len(accuracies) == len(seeds) * len(folds) else f", {len(accuracies)} runs"
-    return f"{len(seeds)} of {len(SEEDS)} seeds, {len(folds)} of {FOLDS} folds{whole}"
+    return f"{len(seeds)} of {amount.seeds} seeds, {len(folds)} of {amount.folds} folds{whole}"
 
 
 def paired(first: Accuracies, second: Accuracies) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 from gnpool.influence.train import BATCH
 from gnpool.lab.cost import Estimate
 from gnpool.lab.influence import (
-    AMOUNTS,
     LEARNED_WITH,
     MODELS,
     Choice,
@@ -18,7 +17,7 @@ from gnpool.lab.influence import (
     InfluenceTable,
     read_graph,
 )
-from gnpool.lab.influence_runner import choices_of, summary_runs, trainings
+from gnpool.lab.influence_runner import baseline_choices, choices_of, summary_runs, trainings
 from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.results import DATA_SEED, verdict
 from gnpool.store import Record, Store
@@ -33,7 +32,8 @@ def influence_results(table: InfluenceTable, store: Store, amount: InfluenceAmou
     published, cells, meta, seconds = paper_cells(table.id), [], None, 0.0
     found: dict[tuple[str, str], list[Record]] = {}
     for cell in table.cells:
-        records = summary_runs(choices_for(cell, amount), store, amount)
+        choices = choices_for(cell, amount)
+        records = summary_runs(choices, store, amount)
         found[cell.row, cell.column] = records
         paper = published.get((cell.row, cell.column))
         entry: dict[str, Any] = {"row": cell.row, "column": cell.column, "ours": None, "paper": paper}
@@ -42,6 +42,7 @@ def influence_results(table: InfluenceTable, store: Store, amount: InfluenceAmou
             meta = meta or records[0].meta
             seconds += sum(record.meta["seconds"] for record in records)
             entry["ours"] = summary([record.scores["influence"] for record in records])
+            entry["part"] = f"{len(records)} of {len(choices)} runs" if len(records) < len(choices) else None
             entry["standard_error"] = max(record.scores["standard_error"] for record in records)
         entry["verdict"] = verdict(entry["ours"], paper, metric=METRIC, gnp=entry["gnp"], higher=True)
         cells.append(entry)
@@ -132,10 +133,9 @@ def influence_estimate(table: InfluenceTable, amount: InfluenceAmount, kind: str
     )
 
 
-def require_graphs(table: InfluenceTable, store: Store, preset: str) -> None:
+def require_graphs(store: Store, amount: InfluenceAmount) -> None:
     """Have the graphs at hand if anything is missing, so that a machine without them says so at once."""
-    amount = AMOUNTS[preset]
-    targets = {cell.place[0] for cell in table.cells} & set(amount.targets)
-    missing = [t for t in trainings(amount) if any(c.key(amount) not in store for c in choices_of(t))]
-    if missing and targets:
+    learned = [choice for training in trainings(amount) for choice in choices_of(training)]
+    missing = [choice for choice in (*learned, *baseline_choices(amount)) if choice.key(amount) not in store]
+    if missing:
         read_graph(missing[0].target, "test", "BT", amount.nodes)

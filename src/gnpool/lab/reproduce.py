@@ -85,6 +85,7 @@ def reproduce(
     """
     chosen = [find_table(name) for name in dict.fromkeys(tables)]
     amount, part = get_preset(preset, data_seed), get_amount(preset, seeds, folds, datasets)
+    runs = influence_amount(preset, seeds)
     check_options(chosen, seeds=seeds, folds=folds, data_seed=data_seed, train=train, test=test)
     classified = [table for table in chosen if isinstance(table, ClassificationTable)]
     spread = [table for table in chosen if isinstance(table, InfluenceTable)]
@@ -93,7 +94,7 @@ def reproduce(
     if engine == "local":
         check_memory(trained, amount, choose_device(device), jobs, processes)
     store = Store(out, on_damage=on_damage)
-    fetch_data(chosen, store, amount, part, search)
+    fetch_data(chosen, store, amount, part, runs, search=search, train=train, test=test)
     failed: list[FailedStudiesError] = []
     with open_engine(engine, address, device=device, jobs=jobs) as where:
         options: dict[str, Any] = {"jobs": jobs, "engine": where, "on_event": on_event}
@@ -105,14 +106,14 @@ def reproduce(
         if classified and train:
             todo.append(lambda: ClassificationRunner(store, part, where.device, **options).run(classified))
         if spread and train:
-            todo.append(InfluenceRunner(store, influence_amount(preset, seeds), where.device, **options).run)
+            todo.append(InfluenceRunner(store, runs, where.device, **options).run)
         for work in todo:
             try:
                 work()
             except FailedStudiesError as error:  # the others go on
                 failed.append(error)
     tables_found = [
-        influence_results(table, store, influence_amount(preset, seeds))
+        influence_results(table, store, runs)
         if isinstance(table, InfluenceTable)
         else _results(table, store, amount, part, search)
         for table in chosen

@@ -1,7 +1,7 @@
 """Tables, figures and the page, from stored results alone."""
 
 from gnpool.report.answer import Answer, answer
-from gnpool.report.grids import Grid, grids, number, verdict_counts
+from gnpool.report.grids import Grid, grids, number, run_so_far, verdict_counts
 from gnpool.report.interval import bootstrap
 from gnpool.report.markdown_tables import markdown
 from gnpool.report.page import answer_of, page
@@ -26,5 +26,6 @@ __all__ = [
     "number",
     "page",
     "read_study",
+    "run_so_far",
     "verdict_counts",
 ]

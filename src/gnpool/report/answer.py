@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gnpool.report.grids import run_so_far
 from gnpool.report.verdicts import Counts, by_kind, is_compared, is_gnp
 
 Result = Mapping[str, Any]  # a table of results.json
@@ -37,6 +38,9 @@ def answer(tables: Sequence[Result]) -> Answer:
     kinds = by_kind(cells)
     gnp, others = kinds["GNP"], kinds["baselines"]
     more = tuple(dict.fromkeys(f"Reduced. {table['meta']['notes']}." for table in tables if _notes(table)))
+    lacking = [str(table["table"]) for table in tables if run_so_far(table)]
+    if lacking:
+        more += (f"Not all runs are done of {', '.join(lacking)}; each says how many.",)
     if gnp.total + others.total == 0:
         return _best(tables, more)
     lines = []

@@ -92,6 +92,12 @@ def verdict_counts(table: Result) -> str:
     return f"{len(compared)} published cells: {named}" if named else ""
 
 
+def run_so_far(table: Result) -> str:
+    """How many of the runs behind its numbers a table has, as a sentence; empty if it lacks none."""
+    found = sorted({str(cell["part"]) for cell in table["cells"] if cell.get("part")})
+    return f"Run so far: {'; '.join(found)}." if found else ""
+
+
 def _fitting(places: Sequence[Place]) -> list[Grid]:
     """Places as grids that are not too wide."""
     for wide in (True, False):

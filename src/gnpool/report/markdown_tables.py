@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gnpool.report.grids import run_so_far
 from gnpool.report.headline import contest_rows, contests, names_of
 from gnpool.report.tables import Cell, Sheet, caption_of, sheets, shown
 from gnpool.report.verdicts import by_kind
@@ -27,9 +28,14 @@ def markdown(tables: Sequence[Result]) -> str:
     for table in tables:
         if any(cell.get("curves") for cell in table["cells"]):
             continue
-        title = f"### {plain(table['table'])}\n\n{plain(table['title'])} ({plain(caption_of(table))})"
-        blocks += [title, *(sheet_lines(sheet) for sheet in sheets(table))]
+        blocks += table_blocks(table)
     return "\n\n".join(blocks) + "\n"
+
+
+def table_blocks(table: Result) -> list[str]:
+    """A table with its title, and with what it lacks of its runs."""
+    title = f"### {plain(table['table'])}\n\n{plain(table['title'])} ({plain(caption_of(table))})"
+    return [title, *filter(None, [run_so_far(table)]), *(sheet_lines(sheet) for sheet in sheets(table))]
 
 
 def plain(label: object) -> str:

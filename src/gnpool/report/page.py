@@ -12,6 +12,7 @@ from typing import Any
 
 from gnpool.report.answer import Answer, answer
 from gnpool.report.fitted import fit_answer, fit_pooling
+from gnpool.report.grids import run_so_far
 from gnpool.report.headline import headline
 from gnpool.report.learning import learning_figures
 from gnpool.report.markup import Markup, data_block, join, tag
@@ -156,7 +157,7 @@ def _tables(tables: Sequence[Mapping[str, Any]]) -> Markup | None:
             tag(
                 "article",
                 tag("h3", str(table["title"]), tag("code", str(table["table"])), id=anchor(table)),
-                tag("p", counted, class_="about") if counted else None,
+                *(tag("p", line, class_="about") for line in (counted, run_so_far(table)) if line),
                 *(html_sheet(sheet) for sheet in sheets(table)),
                 pairs_table(table.get("pairs") or []),
             )

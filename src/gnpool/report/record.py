@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gnpool.report.grids import number
-from gnpool.report.markdown_tables import plain, sheet_lines
+from gnpool.report.markdown_tables import plain, table_blocks
 from gnpool.report.runs import duration
-from gnpool.report.tables import FORMS, Cell, Result, caption_of, sheets, shown
+from gnpool.report.tables import FORMS, Cell, Result, shown
 from gnpool.report.verdicts import GOOD, Counts, by_kind, count, is_compared, is_gnp, word_of
 
 GIVEN = ("graphcl_", "im_", "real_")  # tables on given data; all others are on generated data
@@ -146,10 +146,7 @@ def cells_block(tables: Sequence[Result]) -> str:
     blocks = []
     for table in tables:
         kept = [cell for cell in table["cells"] if cell["paper"] is not None or cell["ours"] is not None]
-        title = f"### {plain(table['table'])}\n\n{plain(table['title'])} ({plain(caption_of(table))})"
-        parts = sorted({str(cell["part"]) for cell in kept if cell.get("part")})
-        notes = [f"Run so far: {'; '.join(parts)}."] if parts else []
-        blocks += [title, *notes, *(sheet_lines(sheet) for sheet in sheets({**table, "cells": kept}))]
+        blocks += table_blocks({**table, "cells": kept})
     return "\n\n".join(blocks)
 
 
