@@ -313,7 +313,8 @@ def test_a_folder_of_one_folder_is_that_one(small: Path, tmp_path: Path) -> None
 def test_what_our_own_deviation_alone_matches_is_counted_apart() -> None:
     paper = {"mean": 1.0, "std": 0.1}
     cells = [
-        {"row": "GNP", "column": "a", "gnp": True, "verdict": "matched", "strict": strict, "paper": paper, "ours": ours}
+        {"row": "GNP", "column": "a", "gnp": True, "metric": "MAPE", "paper": paper, "verdict": "matched"}
+        | {"strict": strict, "ours": ours}
         for strict, ours in ((True, {"mean": 1.1}), (False, {"mean": 2.0}), (False, {"mean": 0.1}))  # the last is ahead
     ]
     text = counts_block([{"table": "node_a", "cells": cells}])
@@ -323,3 +324,8 @@ def test_what_our_own_deviation_alone_matches_is_counted_apart() -> None:
     assert " 1 of these have a larger error" in text
     assert "it would be 66.7 %, and 66.7 % of GNP's." in text
     assert "larger error" not in counts_block([{"table": "node_a", "cells": [cells[0], cells[2]]}])
+    assert "given data" not in text
+    spread = [{**cell, "metric": "INFLUENCE"} for cell in cells] + [{**cells[0], "gnp": False, "verdict": "worse"}]
+    more = counts_block([{"table": "node_a", "cells": cells}, {"table": "im_monstor", "cells": spread}])
+    words = " On given data it is 3 of 4 (75.0 %), and of GNP's own 3 of 3 (100.0 %), 1 of the 3 (1 of GNP's) by"
+    assert f"{words} our own deviation only." in more
