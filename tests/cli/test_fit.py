@@ -186,20 +186,39 @@ def test_other_mistakes(fitted: tuple[Path, str], tmp_path: Path) -> None:
     model, data = str(fitted[0] / "out"), str(fitted[0] / "data")
     (tmp_path / "mine.txt").write_text("keep")
     (tmp_path / "broken").mkdir()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
     cases = [
         (["fit", data, "--out", str(tmp_path)], "it holds other files; choose another folder"),
         (["fit", data, "--out", str(tmp_path / "mine.txt")], "it is a file; choose another folder"),
-        (["predict", str(tmp_path), data], "model.json: it cannot be read"),
+        (["predict", str(tmp_path), data], "there is no saved model, that is, no model.json in it"),
         (["predict", model, str(tmp_path)], "it has neither graphs.csv"),
-        (["predict", model, data, "-o", str(tmp_path)], "it is a folder"),
-        (["predict", model, data, "-o", str(tmp_path / "no" / "a.csv")], "there is no such folder"),
-        (["export", str(tmp_path / "broken"), "-o", str(tmp_path / "m.onnx")], "model.json: it cannot be read"),
+        (["predict", model, data, "-o", str(tmp_path)], f"--out: '{tmp_path}' is a folder"),
+        (
+            ["predict", model, data, "-o", str(tmp_path / "no" / "a.csv")],
+            f"--out: there is no folder '{tmp_path / 'no'}'",
+        ),
+        (["predict", model, data, "-o", str(pipe)], f"--out: '{pipe}' is no ordinary file"),
+        (["export", model, "-o", str(pipe)], f"--out: '{pipe}' is no ordinary file"),
+        (["read", model, "--figure", str(pipe)], f"--figure: '{pipe}' is no ordinary file"),
+        (["export", str(tmp_path / "broken"), "-o", str(tmp_path / "m.onnx")], "broken: there is no saved model"),
     ]
     for arguments, message in cases:
         done = CliRunner().invoke(app, arguments)
         assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1), done.stderr
         assert message in done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "mine.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "mine.txt", "pipe"]
+    assert pipe.is_fifo()
+
+
+def test_a_link_is_written_through(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to("real.csv")
+    model, data = str(fitted[0] / "out"), str(fitted[0] / "data")
+    done = CliRunner().invoke(app, ["predict", model, data, "-o", str(tmp_path / "link.csv")])
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text().startswith("graph,nodes,prediction\n")
 
 
 INTERRUPTIBLE = """

@@ -1,3 +1,4 @@
+import errno
 import json
 
 import pytest
@@ -91,7 +92,9 @@ def test_train_and_choose_with_the_model(tmp_path):
         ("a b 1\n", ("maximize", "GRAPH", "-k", 0), 2, "-k"),
         ("a b 1\n", ("maximize", "GRAPH", "--model", "SEEDS"), 1, "this is not a model"),
         ("a b 1\n", ("maximize", "GRAPH", "--model", "SEEDS", "--method", "degree"), 2, "not both"),
-        ("a b 1\n", ("train", "GRAPH", "--out", "NOWHERE"), 2, "does not exist"),
+        ("a b 1\n", ("train", "GRAPH", "--out", "NOWHERE"), 2, "--out: there is no folder"),
+        ("a b 1\n", ("maximize", "GRAPH", "-k", 1, "--out", "NOWHERE"), 2, "--out: there is no folder"),
+        ("a b 1\n", ("simulate", "GRAPH", "--seeds", "SEEDS", "--out", "NOWHERE"), 2, "--out: there is no folder"),
     ],
 )
 def test_mistakes(tmp_path, content, arguments, status, message):
@@ -101,6 +104,30 @@ def test_mistakes(tmp_path, content, arguments, status, message):
     found = run(*(tmp_path / names[a] if a in names else a for a in arguments))
     assert found.exit_code == status
     assert message in " ".join(found.output.split())
+
+
+@pytest.mark.parametrize("command", ["simulate", "maximize"])
+def test_a_full_disk_loses_neither_result_nor_file(graph, tmp_path, monkeypatch, command):
+    def full(descriptor, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    out = tmp_path / "out.txt"
+    out.write_text("old")
+    monkeypatch.setattr("gnpool.store.files.os.write", full)
+    options = ("--seeds", tmp_path / "seeds.txt") if command == "simulate" else ("-k", 2)
+    found = run(command, graph, *options, "--out", out, "--device", "cpu")
+    assert found.exit_code == 1
+    assert found.stderr == f"Error: {out}: No space left on device\n"
+    assert "influence " in found.stdout
+    assert ("seeds: ann, cid" in found.stdout) == (command == "maximize")
+    assert out.read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph.txt", "out.txt", "seeds.txt"]
+
+
+def test_progress_where_nobody_watches(graph, tmp_path, monkeypatch):
+    monkeypatch.setattr("gnpool.cli.inputs.SECONDS", -1.0)
+    found = run("simulate", graph, "--seeds", tmp_path / "seeds.txt", "--runs", 100, "--device", "cpu")
+    assert found.stderr.splitlines()[-1] == "100 %  cascades: 100 of 100"
 
 
 def test_repeated_edges_can_be_combined(tmp_path):

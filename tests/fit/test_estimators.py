@@ -112,7 +112,19 @@ def test_wrong_use() -> None:
         GNPRegressor().save("nowhere")
     with pytest.raises(ValueError, match="'y' must have 12 values, one for each graph, got 3"):
         GNPRegressor().fit(sets(12, 3, 5), [1, 2, 3])
+    for name, value in (("epochs", 0), ("seeds", -1)):
+        with pytest.raises(ValueError, match=f"'{name}' must be at least 1, got {value}"):
+            GNPRegressor(**{name: value})
     assert repr(GNPClassifier()) == "GNPClassifier(not fitted)"
+
+
+def test_a_column_too_many_is_told() -> None:
+    found = GNPRegressor(epochs=1, seeds=1).fit(sets(30, 3, 12))
+    wide = [Data(x=torch.cat([graph.x, graph.x], dim=1)) for graph in sets(2, 3, 5)]
+    with pytest.warns(
+        UserWarning, match="GNPRegressor: columns that the model was not trained with are not used: 'x1'"
+    ):
+        assert len(found.predict(wide)) == 2
 
 
 def test_errors_relative_to_nothing_are_undefined() -> None:

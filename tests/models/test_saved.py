@@ -124,7 +124,7 @@ DAMAGE = {
         "'pool' is not a linear layer",
     ),
     "no folder": (lambda f: [p.unlink() for p in f.iterdir()] and f.rmdir(), "there is no such folder"),
-    "no description": (lambda f: (f / "model.json").unlink(), r"model.json: it cannot be read \(No such file"),
+    "no description": (lambda f: (f / "model.json").unlink(), "there is no saved model, that is, no model.json"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), r"model.safetensors: it cannot be read"),
     "no JSON": (lambda f: (f / "model.json").write_text("{"), "it is not JSON"),
     "deep JSON": (lambda f: (f / "model.json").write_text("[" * 100_000), "it is not JSON"),

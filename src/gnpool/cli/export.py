@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from gnpool.cli.inputs import bad_input
+from gnpool.cli.inputs import bad_input, output_file
 from gnpool.cli.output import say, show_json
 
 EPILOG = "Example: gnpool export my-fit/model --format onnx -o model.onnx"
@@ -27,10 +27,11 @@ def export(
     Numbers of nodes, edges and graphs stay free. The ONNX file is checked in onnxruntime on graphs of other sizes. It
     begins where preprocessing ends; what that was is kept in its metadata.
     """
+    place = out if form == "pyg" else output_file(out)
     with bad_input():
         from gnpool.fit.export import write_export
 
-        written = write_export(model, out, form)
+        written = write_export(model, place, form)
     if json:
         show_json({"format": form, "files": [str(path) for path in written]})
         return

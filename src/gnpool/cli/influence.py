@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gnpool.cli.inputs import Address, EngineName
+from gnpool.cli.inputs import Address, EngineName, output_file, progress
 from gnpool.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -61,10 +60,12 @@ def simulate(
     """
     from gnpool.engine import open_engine
     from gnpool.influence import simulate as run
+    from gnpool.store.files import write
 
+    place = None if out is None else output_file(out)
     edges, network = read_graph(graph, duplicates)
     chosen = read_seeds(seeds, edges)
-    with _bar("cascades") as progress, open_engine(engine, address, device=device) as where:
+    with _bar("cascades") as tell, open_engine(engine, address, device=device) as where:
         began = time.monotonic()
         found = run(
             network,
@@ -73,21 +74,22 @@ def simulate(
             seed=seed,
             record=out is not None,
             device=where.device,
-            progress=progress,
+            progress=tell,
             engine=where,
         )
         seconds = time.monotonic() - began
     mean, error = float(found.influence[0]), float(found.standard_error[0])
-    if out is not None:
-        _write(out, "node,probability", zip(_names(edges), found.probability[0].tolist(), strict=True))
     if json:
         result = {**_about(edges, network), "seeds": len(chosen), "runs": runs, "influence": mean}
         show_json({**result, "standard_error": None if error != error else error})
-        return
-    say(f"{_describe(edges, network)}; {len(chosen)} seeds, {runs:,} cascades in {seconds:.2f} s")
-    say(f"influence {mean:.2f}, standard error {error:.2f}")
-    if out is not None:
-        say(f"wrote {out}")
+    else:
+        say(f"{_describe(edges, network)}; {len(chosen)} seeds, {runs:,} cascades in {seconds:.2f} s")
+        say(f"influence {mean:.2f}, standard error {error:.2f}")
+    if place is not None:
+        rows = zip(_names(edges), found.probability[0].tolist(), strict=True)
+        write(place, _csv("node,probability", rows))
+        if not json:
+            say(f"wrote {out}")
 
 
 @app.command(epilog="Example: gnpool influence maximize graph.txt -k 50 --method celf-mc --out seeds.txt")
@@ -118,32 +120,39 @@ def maximize(
     """
     from gnpool.engine import open_engine
     from gnpool.influence import simulate as run
+    from gnpool.store.files import write
 
     if model is not None and method is not None:
         raise typer.BadParameter("give --model or --method, not both", param_hint="'--model'")
+    place = None if out is None else output_file(out)
     edges, network = read_graph(graph, duplicates)
-    with _bar("seeds") as progress, open_engine(engine, address, device=device) as where:
+    with _bar("seeds") as tell, open_engine(engine, address, device=device) as where:
         began = time.monotonic()
-        found = _choose(network, k, model, method or "celf-mc", sample, seed, where.here, progress)
+        found = _choose(network, k, model, method or "celf-mc", sample, seed, where.here, tell)
         seconds = time.monotonic() - began
         spread = run(network, [found.seeds], runs, seed=seed + 1, device=where.device, engine=where)
     mean, error = float(spread.influence[0]), float(spread.standard_error[0])
     names = [edges.name(node) for node in found.seeds]
-    if out is not None:
-        out.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
     way = f"model {model}" if model is not None else method or "celf-mc"
     if json:
         result = {**_about(edges, network), "method": way, "seeds": names, "gains": found.gains, "influence": mean}
         result |= {"standard_error": None if error != error else error, "runs": runs, "seconds": seconds}
         show_json({**result, "evaluations": found.evaluations, "above_bound": found.violations})
-        return
-    say(f"{_describe(edges, network)}; {k} seeds by {way} in {seconds:.2f} s, {found.evaluations:,} estimates")
-    say(f"influence {mean:.2f}, standard error {error:.2f}, {runs:,} cascades")
-    if out is None:
+    else:
+        say(f"{_describe(edges, network)}; {k} seeds by {way} in {seconds:.2f} s, {found.evaluations:,} estimates")
+        say(f"influence {mean:.2f}, standard error {error:.2f}, {runs:,} cascades")
+    if place is not None:
+        try:
+            write(place, "".join(f"{name}\n" for name in names).encode())
+        except OSError:
+            if not json:
+                say(f"seeds: {', '.join(names)}")  # so that they are not lost
+            raise
+        if not json:
+            say(f"wrote {out}")
+    elif not json:
         more = f" and {len(names) - SHOWN} more; --out writes them all" if len(names) > SHOWN else ""
         say(f"seeds: {', '.join(names[:SHOWN])}{more}")
-    else:
-        say(f"wrote {out}")
 
 
 @app.command(epilog="Example: gnpool influence train a.txt b.txt --out model.safetensors --sets 100 --epochs 50")
@@ -181,14 +190,13 @@ def train(
     from gnpool.engine import open_engine
     from gnpool.influence import Part, fit_monstor, make_labels, save_monstor
 
-    if not out.parent.is_dir():
-        raise typer.BadParameter(f"the folder of {out} does not exist", param_hint="'--out'")
+    place = output_file(out)
     parts = []
     with open_engine(engine, address, device=device) as where:
-        place = where.here
+        here = where.here
         for path in graphs:
             _, network = read_graph(path, duplicates)
-            with _bar(f"simulating {path.name}") as progress:
+            with _bar(f"simulating {path.name}") as tell:
                 labels = make_labels(
                     network,
                     sets=sets,
@@ -196,23 +204,23 @@ def train(
                     seed=seed,
                     device=where.device,
                     folder=cache,
-                    progress=progress,
+                    progress=tell,
                     engine=where,
                 )
             parts.append(Part.split(str(path), "all", network, labels))
-    with _bar("epochs") as progress:
+    with _bar("epochs") as tell:
         found = fit_monstor(
             parts,
             aggr,
             seed=seed,
             epochs=epochs,
-            device=place,
+            device=here,
             checkpoint=None if cache is None else cache / f"training-{aggr}-{sets}-{simulations}-{epochs}-{seed}.pt",
-            progress=lambda epoch, total, error: progress(epoch, total),
+            progress=lambda epoch, total, error: tell(epoch, total),
         )["all"]
     about = {"graphs": [str(path) for path in graphs], "sets": sets, "simulations": simulations, "epochs": epochs}
     about |= {"seed": seed, "epoch": found.epoch, "validation_error": found.error, "relative_error": found.relative}
-    save_monstor(out, found.model, found.stacked, about)
+    save_monstor(place, found.model, found.stacked, about)
     if json:
         show_json({**about, "aggr": aggr, "stacked": found.stacked, "out": str(out)})
         return
@@ -312,36 +320,19 @@ def _describe(edges: EdgeList, network: CascadeGraph) -> str:
     return text + (f" ({edges.combined:,} repeated ones combined)" if edges.combined else "")
 
 
-def _write(path: Path, head: str, rows: Any) -> None:
+def _csv(head: str, rows: Any) -> bytes:
     import csv
+    import io
 
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(head.split(","))
-        writer.writerows(rows)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(head.split(","))
+    writer.writerows(rows)
+    return text.getvalue().encode()
 
 
 @contextmanager
 def _bar(description: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, shown on a terminal only; call it with what is done, and of how much."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Progress(
-        *columns,
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    with bar:
-        task = bar.add_task(description, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    """Progress on stderr; call it with what is done, and of how much."""
+    with progress() as show:
+        yield lambda done, total: show(f"{description}: {done:,} of {total:,}", done / max(total, 1))

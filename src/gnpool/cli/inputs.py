@@ -40,6 +40,26 @@ def bad_input() -> Iterator[None]:
         raise typer.Exit(BAD_INPUT) from None
 
 
+def output_file(path: Path, option: str = "--out", *, makes_folder: bool = False) -> Path:
+    """Where to write what a user asks for, checked before the work; a link is followed.
+
+    Files are put in place of what was there, so that a device would be gone. With ``makes_folder`` the command makes
+    the folder itself.
+    """
+    place = path.resolve() if path.is_symlink() else path
+    problem = None
+    if place.is_dir():
+        problem = f"'{path}' is a folder"
+    elif place.exists() and not place.is_file():
+        problem = f"'{path}' is no ordinary file"
+    elif not makes_folder and not place.parent.is_dir():
+        problem = f"there is no folder '{place.parent}'"
+    if problem is not None:
+        typer.echo(f"Error: {option}: {problem}", err=True)
+        raise typer.Exit(BAD_INPUT)
+    return place
+
+
 @contextmanager
 def before_writing(place: Path) -> Iterator[None]:
     """An interruption inside the block says that nothing was written."""

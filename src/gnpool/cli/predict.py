@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gnpool.cli.fit import DeviceName, choose_device
-from gnpool.cli.inputs import bad_input
+from gnpool.cli.inputs import bad_input, output_file
 from gnpool.cli.output import say, show_json
 
 EPILOG = "Example: gnpool predict my-fit/model new-graphs -o predictions.csv"
@@ -29,6 +29,7 @@ def predict(
     json: Annotated[bool, typer.Option("--json", help="Print the predictions as JSON.")] = False,
 ) -> None:
     """Predict with a saved model: a line of CSV for each graph or node."""
+    place = None if out is None else output_file(out)
     with bad_input():
         device = choose_device(device)
         from gnpool.data import read_graphs
@@ -48,8 +49,8 @@ def predict(
         )
         outputs, notes = predictor.outputs(table, device)
         head, rows = prediction_rows(predictor, table, outputs)
-        if out is not None:
-            write_file(out, as_csv(head, rows).encode())
+        if place is not None:
+            write_file(place, as_csv(head, rows).encode())
     for note in [*table.notes, *notes]:
         typer.echo(f"Note: {note}", err=True)
     if json:

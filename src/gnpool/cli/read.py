@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gnpool.cli.inputs import bad_input
+from gnpool.cli.inputs import bad_input, output_file
 from gnpool.cli.output import say, show_json
 from gnpool.cli.reproduce import PresetName
 
@@ -55,6 +55,7 @@ def read(
         hint = "say which model of these results" if known else f"{model} holds neither a model.json nor results"
         raise typer.BadParameter(hint, param_hint="'--table'" if known else "'MODEL'")
     if figure is not None:
+        figure = output_file(figure, "--figure", makes_folder=True)
         _check_drawing()
     crystal: dict[str, Any] | None = None
     form: str | None = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gnpool.cli.errors import FAILED
+from gnpool.cli.inputs import output_file
 from gnpool.cli.output import say, show_json
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ def report(
     """
     if markdown and (json or output is not None):
         raise typer.BadParameter("it prints Markdown and nothing else", param_hint="'--markdown'")
-    if output is not None and output.exists() and not output.is_file():  # a device: writing a page would replace it
-        raise typer.BadParameter(f"'{output}' is no ordinary file", param_hint="'--output'")
+    if output is not None:
+        output = output_file(output, "--output", makes_folder=True)
     if check and not fill:
         raise typer.BadParameter("it needs a file to look at", param_hint="'--check'")
     folder = _study_folder(folder)

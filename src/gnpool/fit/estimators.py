@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +61,7 @@ class _Estimator:
 
     def predict(self, graphs: Graphs) -> NDArray[Any]:
         """The number or class of each graph (or node)."""
-        return self._fitted().predict(self._read(graphs, labelled=False), self.options.device)
+        return self._fitted().labels(self._outputs(graphs))
 
     @property
     def result(self) -> dict[str, Any]:
@@ -88,6 +89,13 @@ class _Estimator:
 
     def _read(self, graphs: Graphs, labelled: bool) -> GraphTable:
         return graphs if isinstance(graphs, GraphTable) else read_graphs(graphs, self.level, labelled=labelled)
+
+    def _outputs(self, graphs: Graphs) -> NDArray[Any]:
+        """What the network gives; warns of what a user should know."""
+        found, notes = self._fitted().outputs(self._read(graphs, labelled=False), self.options.device)
+        for note in notes:
+            warnings.warn(f"{type(self).__name__}: {note}", stacklevel=3)
+        return found
 
     def _fitted(self) -> Predictor:
         if self.predictor is None:
@@ -179,8 +187,7 @@ class GNPClassifier(_Estimator):
 
     def predict_proba(self, graphs: Graphs) -> NDArray[Any]:
         """A probability for each class, (items, classes), in the order of ``classes``."""
-        outputs, _ = self._fitted().outputs(self._read(graphs, labelled=False), self.options.device)
-        return outputs
+        return self._outputs(graphs)
 
     @property
     def classes(self) -> tuple[str, ...]:

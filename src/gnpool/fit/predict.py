@@ -52,11 +52,6 @@ class Predictor:
             return found.squeeze(1).numpy() * self.problem.scale, notes
         return found.softmax(1).numpy(), notes
 
-    def predict(self, table: GraphTable, device: str = "cpu") -> NDArray[Any]:
-        """The number or the class of each graph or node."""
-        outputs, _ = self.outputs(table, device)
-        return self.labels(outputs)
-
     def labels(self, outputs: Floats) -> NDArray[Any]:
         """The predictions that belong to outputs."""
         if self.problem.task == "regression":

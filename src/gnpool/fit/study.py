@@ -39,6 +39,12 @@ class Options:
     seed: int = 0
     device: str = "cpu"
 
+    def __post_init__(self) -> None:
+        for name in ("epochs", "seeds"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name!r} must be at least 1, got {value}")
+
 
 @dataclass
 class Entry:

@@ -8,10 +8,11 @@ import torch
 
 from gnpool.insight import Reading, read
 from gnpool.insight.crystallize import READ_GRAPHS
+from gnpool.lab.catalog import find_table
 from gnpool.lab.forms import Trained, chosen, trained
 from gnpool.lab.presets import Preset, get_preset
 from gnpool.lab.recipes import Exam, Recipe
-from gnpool.lab.tables import Cell, get_table
+from gnpool.lab.tables import Cell, Table
 from gnpool.lab.training import SEARCHES, chosen_models
 from gnpool.store import Store
 
@@ -98,7 +99,10 @@ def read_stored(
 
 def find_cell(table: str, row: str, column: str | None = None) -> Cell:
     """A cell by the names of its row and column; without a column the first of the row."""
-    cells = get_table(table).cells
+    found = find_table(table)
+    if not isinstance(found, Table):
+        raise ValueError(f"the numbers of table {table!r} come from no model that can be read")
+    cells = found.cells
     rows = [cell for cell in cells if cell.row == row]
     if not rows:
         known = ", ".join(dict.fromkeys(cell.row for cell in cells))

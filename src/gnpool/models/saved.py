@@ -167,6 +167,8 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and path.name == DESCRIPTION:
+            raise SavedModelError(f"{path.parent}: there is no saved model, that is, no {DESCRIPTION} in it") from error
         raise SavedModelError(f"{path}: it cannot be read ({error.strerror})") from error
 
 

@@ -29,8 +29,10 @@ def write(path: Path, data: bytes) -> None:
         finally:
             os.close(descriptor)
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         remove(temporary)
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = str(path), None  # nobody knows the temporary one
         raise
     sync_folder(path.parent)
 
