@@ -107,3 +107,10 @@ def test_bad_numbers(graph, options, message):
 def test_unknown_kind(graph):
     with pytest.raises(ValueError, match="'kind' must be one of uniform, degree, got 'pagerank'"):
         draw_seeds(graph, "pagerank", np.random.default_rng(0))
+
+
+def test_what_cannot_be_put_in_place_leaves_nothing(tmp_path):
+    (tmp_path / "model").mkdir()
+    with pytest.raises(OSError, match="model"):
+        module.write_atomically(tmp_path / "model", b"data")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]

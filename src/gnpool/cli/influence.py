@@ -86,8 +86,10 @@ def simulate(
         say(f"{_describe(edges, network)}; {len(chosen)} seeds, {runs:,} cascades in {seconds:.2f} s")
         say(f"influence {mean:.2f}, standard error {error:.2f}")
     if place is not None:
-        rows = zip(_names(edges), found.probability[0].tolist(), strict=True)
-        write(place, _csv("node,probability", rows))
+        from gnpool.fit.predict import as_csv
+
+        rows = list(zip(_names(edges), found.probability[0].tolist(), strict=True))
+        write(place, as_csv(["node", "probability"], rows).encode())
         if not json:
             say(f"wrote {out}")
 
@@ -318,17 +320,6 @@ def _describe(edges: EdgeList, network: CascadeGraph) -> str:
     if edges.self_loops:
         text += f" ({edges.self_loops:,} from a node to itself left out)"
     return text + (f" ({edges.combined:,} repeated ones combined)" if edges.combined else "")
-
-
-def _csv(head: str, rows: Any) -> bytes:
-    import csv
-    import io
-
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(head.split(","))
-    writer.writerows(rows)
-    return text.getvalue().encode()
 
 
 @contextmanager

@@ -241,5 +241,8 @@ def _differences(counts: NDArray[np.int16], pairs: NDArray[np.int64]) -> NDArray
 def write_atomically(file: Path, data: bytes) -> None:
     """Write a file wholly or not at all."""
     part = file.with_name(f"{file.name}.{os.getpid()}.part")
-    part.write_bytes(data)
-    part.replace(file)
+    try:
+        part.write_bytes(data)
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
