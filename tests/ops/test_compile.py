@@ -7,6 +7,7 @@ import torch
 
 from gnpool import norm_pool, norm_pool_neighbors
 from gnpool.ops import library
+from gnpool.ops.form import NORM
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -96,7 +97,7 @@ def test_opcheck():
     ptr, eid = library.build_csr(EDGES[1], 6, "edges")
     t_ptr, t_eid = library.build_csr(EDGES[0], 6, "edges")
     col, t_row, weight = EDGES[0][eid], EDGES[1][t_eid], torch.rand(5)
-    forward = (x, weight, ptr, col, eid, p, q, 1e-6, False)
+    forward = (x, weight, ptr, col, eid, p, q, 1e-6, False, NORM)
     terms = library.pool_fwd(*forward)
     lists = (ptr, col, eid, t_ptr, t_row, t_eid)
     ops = torch.ops.gnpool
@@ -107,7 +108,7 @@ def test_opcheck():
         ops.pool.default: [forward],
         ops.pool_fwd.default: [forward],
         ops.pool_bwd.default: [
-            (torch.rand(6, 3), x, weight, *lists, p, q, *terms, 1e-6, False, *needs)
+            (torch.rand(6, 3), x, weight, *lists, p, q, *terms, 1e-6, False, NORM, *needs)
             for needs in ((True, True), (True, False), (False, True))
         ],
     }

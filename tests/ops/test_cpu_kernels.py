@@ -21,6 +21,7 @@ if torch.get_default_device().type != "cpu":
     pytest.skip("kernels for the CPU", allow_module_level=True)
 
 from gnpool.ops import cpu, cpu_threads, norm_pool, norm_pool_neighbors
+from gnpool.ops.form import NORM
 from tests.ops.conftest import poison_new_memory
 
 INF = math.inf
@@ -50,13 +51,13 @@ def vector(*values: float) -> Tensor:
 
 
 def forward(x, ptr, p, q, *, weight=None, col=None, eid=None, eps=1e-6, relu=False, stats=True):
-    return cpu.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu, stats)
+    return cpu.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu, NORM, stats)
 
 
 def backward(g, x, ptr, p, q, saved, *, weight=None, col=None, eid=None, t=(None, None, None), eps=1e-6, relu=False):
     need_weight = weight is not None
     terms, nodes = saved[:4], saved[4:]
-    return cpu.pool_bwd(g, x, weight, ptr, col, eid, *t, p, q, *terms, eps, relu, True, need_weight, *nodes)
+    return cpu.pool_bwd(g, x, weight, ptr, col, eid, *t, p, q, *terms, eps, relu, NORM, True, need_weight, *nodes)
 
 
 def oracle(g, x, ptr, p, q, *, weight=None, col=None, eid=None, eps=1e-6, relu=False):
@@ -454,7 +455,7 @@ if {full}:
     caching.IndexDataCacheFile.save = full
 x = torch.rand(5, 3)
 p = torch.full((3,), 1.0, dtype=torch.float64)
-y = cpu.pool_fwd(x, None, torch.tensor([0, 5]), None, None, p, p * 0, 0.0, False, False)[0]
+y = cpu.pool_fwd(x, None, torch.tensor([0, 5]), None, None, p, p * 0, 0.0, False, 0, False)[0]
 assert torch.allclose(y, x.sum(0, keepdim=True))
 """
 

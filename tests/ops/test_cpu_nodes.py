@@ -10,6 +10,7 @@ if torch.get_default_device().type != "cpu":
 
 from gnpool.ops import cpu, library, norm_pool, norm_pool_neighbors
 from gnpool.ops.cpu_math import BLOCK
+from gnpool.ops.form import NORM
 
 NODES, EDGES = 40, 400
 EDGE_INDEX = torch.randint(NODES, (2, EDGES), generator=torch.Generator().manual_seed(1))
@@ -113,13 +114,13 @@ def test_powers_kept_for_the_backward_pass_change_no_bit(p):
     x, p, q = rows(3), torch.tensor(p, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
     ptr, eid = library.build_csr(EDGE_INDEX[1], NODES, "edges")
     t_ptr, t_eid = library.build_csr(EDGE_INDEX[0], NODES, "edges")
-    forward = (x, None, ptr, EDGE_INDEX[0][eid], eid, p, q, 1e-6, False)
+    forward = (x, None, ptr, EDGE_INDEX[0][eid], eid, p, q, 1e-6, False, NORM)
     lists = (*forward[2:5], t_ptr, EDGE_INDEX[1][t_eid], t_eid)
     terms = library.pool_fwd(*forward)
     assert [t.shape for t in terms[4:]] == [(3,), (4,), x.shape]
     assert len(torch.ops.gnpool.pool_fwd(*forward)) == 4
     grad = torch.linspace(0.5, 1.5, x.numel(), dtype=x.dtype).view_as(x)
-    args = (grad, x, None, *lists, p, q, *terms[:4], 1e-6, False, True, False)
+    args = (grad, x, None, *lists, p, q, *terms[:4], 1e-6, False, NORM, True, False)
     kept, again = cpu.pool_bwd(*args, *terms[4:]), cpu.pool_bwd(*args)
     for name, a, b in zip(("dx", "dw", "dp", "dq"), kept, again, strict=True):
         assert torch.equal(a, b), name

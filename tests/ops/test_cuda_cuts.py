@@ -6,6 +6,7 @@ import torch
 pytest.importorskip("triton")
 
 from gnpool.ops import cuda, cuda_math, reference
+from gnpool.ops.form import NORM
 
 # One row, a few or many a tile; chunks shorter and longer than segments. The interpreter is slow: all is small.
 CUTS = [cuda.Blocks(64, 1, 8, 3), cuda.Blocks(16, 2, 4, 2), cuda.Blocks(128, 8, 8, 1)]
@@ -58,9 +59,9 @@ def lists(x, gathered):
 def both_passes(module, x, given, exponents, grad, relu):
     ptr, col, transposed = given
     p, q = (torch.full((D,), value, dtype=torch.float64) for value in exponents)
-    kept = module.pool_fwd(x, None, ptr, col, None, p, q, 1e-6, relu, True)
+    kept = module.pool_fwd(x, None, ptr, col, None, p, q, 1e-6, relu, NORM, True)
     grads = module.pool_bwd(
-        grad.to(x.dtype), x, None, ptr, col, None, *transposed, p, q, *kept, 1e-6, relu, True, False
+        grad.to(x.dtype), x, None, ptr, col, None, *transposed, p, q, *kept, 1e-6, relu, NORM, True, False
     )
     return kept[0], grads[0], grads[2], grads[3]
 

@@ -212,9 +212,9 @@ ERRORS = {
     "dim_size alone": (lambda: norm_pool(X, dim_size=2, p=1), ValueError,
         "norm_pool: without 'index' and 'ptr' there is one segment, but 'dim_size' is 2"),
     "p = 0": (lambda: norm_pool(X, IDX, p=0), ValueError,
-        "norm_pool: 'p' must not be 0: the norm has no value there; p > 0 or p < 0 picks the branch"),
+        "norm_pool: 'p' must not be 0 with 'q': the norm has no value there; give 'growth' instead"),
     "p = 0.0": (lambda: norm_pool(X, IDX, p=0.0), ValueError,
-        "norm_pool: 'p' must not be 0: the norm has no value there; p > 0 or p < 0 picks the branch"),
+        "norm_pool: 'p' must not be 0 with 'q': the norm has no value there; give 'growth' instead"),
     "p = nan": (lambda: norm_pool(X, IDX, p=nan), ValueError, "norm_pool: 'p' must be a number, got nan"),
     "q = nan": (lambda: norm_pool(X, IDX, p=1, q=nan), ValueError, "norm_pool: 'q' must be a number, got nan"),
     "p a string": (lambda: norm_pool(X, IDX, p="max"), TypeError,
@@ -248,7 +248,7 @@ ERRORS = {
     "edges: weight of another size": (lambda: norm_pool_neighbors(X, EDGE, edge_weight=torch.ones(2), p=1),
         ValueError, "norm_pool_neighbors: 'edge_weight' must have one value for each of the 1 edges, got shape (2,)"),
     "edges: p = 0": (lambda: norm_pool_neighbors(X, EDGE, p=0), ValueError,
-        "norm_pool_neighbors: 'p' must not be 0: the norm has no value there; p > 0 or p < 0 picks the branch"),
+        "norm_pool_neighbors: 'p' must not be 0 with 'q': the norm has no value there; give 'growth' instead"),
 }  # fmt: skip
 
 

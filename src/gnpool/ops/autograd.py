@@ -35,6 +35,7 @@ class PoolInputs(NamedTuple):
     t_eid: Tensor | None
     eps: float
     relu: bool
+    form: int  # see gnpool.ops.form
 
 
 N_TENSORS = 10  # of PoolInputs; then come numbers
@@ -60,15 +61,16 @@ class Pool(torch.autograd.Function):
         t_eid: Tensor | None,
         eps: float,
         relu: bool,
+        form: int,
     ) -> tuple[Tensor, ...]:
-        return library.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu)[:N_TERMS]
+        return library.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu, form)[:N_TERMS]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.save_for_backward(*inputs[:N_TENSORS], *output)
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)  # nobody fills zeros for what has no derivative
-        ctx.eps, ctx.relu = inputs[N_TENSORS:]
+        ctx.numbers = inputs[N_TENSORS:]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
@@ -77,12 +79,12 @@ class Pool(torch.autograd.Function):
         saved = ctx.saved_tensors  # each look at it unpacks them all
         tensors, terms, more = saved[:N_TENSORS], saved[N_TENSORS : N_TENSORS + N_TERMS], saved[N_TENSORS + N_TERMS :]
         need_x, need_weight, need_p, need_q = ctx.needs_input_grad[:4]
-        numbers = (ctx.eps, ctx.relu)
         if torch.is_grad_enabled() or torch.compiler.is_compiling() or library.in_transform():
-            grads = PoolGradient.apply(grad, *tensors, *numbers, *terms, need_x, need_weight)
+            grads = PoolGradient.apply(grad, *tensors, *ctx.numbers, *terms, need_x, need_weight)
         else:
             x, weight, p, q, *lists = tensors
-            grads = library.pool_bwd(grad, x, weight, *lists, p, q, *terms, *numbers, need_x, need_weight, *more)
+            needs = (need_x, need_weight)
+            grads = library.pool_bwd(grad, x, weight, *lists, p, q, *terms, *ctx.numbers, *needs, *more)
         grad_x, grad_weight, grad_p, grad_q = grads
         return (
             grad_x if need_x else None,
@@ -110,8 +112,8 @@ class EagerPool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Tensor:
         x, weight, p, q, ptr, col, eid = args[:7]
-        ctx.eps, ctx.relu = args[N_TENSORS:]
-        terms = library.pool_fwd(x, weight, ptr, col, eid, p, q, ctx.eps, ctx.relu)
+        ctx.numbers = args[N_TENSORS:]
+        terms = library.pool_fwd(x, weight, ptr, col, eid, p, q, *ctx.numbers)
         ctx.save_for_backward(*args[:N_TENSORS], *terms)
         return terms[0]
 
@@ -153,6 +155,7 @@ class PoolGradient(torch.autograd.Function):
         t_eid: Tensor | None,
         eps: float,
         relu: bool,
+        form: int,
         y: Tensor,
         extreme: Tensor,
         scale: Tensor,
@@ -163,14 +166,14 @@ class PoolGradient(torch.autograd.Function):
         lists = (ptr, col, eid, t_ptr, t_row, t_eid)
         terms = (y, extreme, scale, slope)
         result: tuple[Tensor, ...] = library.pool_bwd(
-            grad, x, weight, *lists, p, q, *terms, eps, relu, need_x, need_weight
+            grad, x, weight, *lists, p, q, *terms, eps, relu, form, need_x, need_weight
         )
         return result
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.save_for_backward(*inputs[: 1 + N_TENSORS])
-        ctx.eps, ctx.relu = inputs[1 + N_TENSORS : 1 + N_INPUTS]
+        ctx.numbers = inputs[1 + N_TENSORS : 1 + N_INPUTS]
         ctx.mark_non_differentiable(*(out for out in output[:2] if out.dim() == 1 and out.numel() == 0))
 
     @staticmethod
@@ -179,9 +182,7 @@ class PoolGradient(torch.autograd.Function):
 
         def gradients(grad: Tensor, x: Tensor, p: Tensor, q: Tensor, *weight: Tensor) -> tuple[Tensor, ...]:
             w = weight[0] if weight else None
-            by_x, by_weight, by_p, by_q = reference.first_derivatives(
-                grad, x, w, p, q, ptr, col, eid, ctx.eps, ctx.relu
-            )
+            by_x, by_weight, by_p, by_q = reference.first_derivatives(grad, x, w, p, q, ptr, col, eid, *ctx.numbers)
             return by_x.to(x.dtype), by_weight.to(x.dtype if w is None else w.dtype), by_p, by_q
 
         present = [grad, x, p, q] if weight is None else [grad, x, p, q, weight]

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnpool.ops import cpu_backward, cpu_index, cpu_kernels, cpu_nodes
+from gnpool.ops import cpu_backward, cpu_index, cpu_kernels, cpu_nodes, reference
 from gnpool.ops.cpu_math import BLOCK
 from gnpool.ops.cpu_threads import run_on_threads, thread_count
+from gnpool.ops.form import NORM
 
 #: Elements (entries times channels) below which threads cost more than they give.
 _INLINE_BELOW = 1 << 16
@@ -89,6 +90,7 @@ def pool_fwd(
     q: Tensor,
     eps: float,
     relu: bool,
+    form: int,
     stats: bool,
 ) -> tuple[Tensor, ...]:
     """y, M, C and dy/dp of every segment, (S, D); only y without ``stats``.
@@ -96,6 +98,8 @@ def pool_fwd(
     Half precision is computed and returned in float32. Where channels went by way of the nodes, their units, flags and
     powers come after the four: :func:`pool_bwd` computes them again if it does not get them.
     """
+    if form != NORM:
+        return reference.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu, form, stats)
     x, weight = _working(x, weight)
     N, D = x.shape
     S = ptr.numel() - 1
@@ -170,6 +174,7 @@ def pool_bwd(
     dydp: Tensor,
     eps: float,
     relu: bool,
+    form: int,
     need_x: bool,
     need_weight: bool,
     *nodes: Tensor,
@@ -178,6 +183,9 @@ def pool_bwd(
 
     ``nodes`` is what :func:`pool_fwd` gave beside y, M, C and dy/dp.
     """
+    if form != NORM:
+        lists, terms = (ptr, col, eid, t_ptr, t_row, t_eid), (y, M, C, dydp)
+        return reference.pool_bwd(grad, x, weight, *lists, p, q, *terms, eps, relu, form, need_x, need_weight)
     x_dtype, weight_dtype = x.dtype, x.dtype if weight is None else weight.dtype
     x, grad, weight = _working(x, grad, weight)
     N, D = x.shape

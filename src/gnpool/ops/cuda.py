@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gnpool.ops import cuda_backward, cuda_kernels, cuda_math, reference
 from gnpool.ops.cuda_launch import cdiv, device_of, launch, power_of_2
+from gnpool.ops.form import NORM
 
 build_csr = reference.build_csr
 
@@ -80,11 +81,12 @@ def pool_fwd(
     q: Tensor,
     eps: float,
     relu: bool,
+    form: int,
     stats: bool,
 ) -> tuple[Tensor, ...]:
     """As :func:`gnpool.ops.reference.pool_fwd`."""
-    if x.dtype == torch.float64:
-        return reference.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu, stats)
+    if x.dtype == torch.float64 or form != NORM:
+        return reference.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu, form, stats)
     D, S, E = x.size(1), ptr.numel() - 1, x.size(0) if col is None else col.numel()
     y = x.new_empty((S, D), dtype=torch.float32)
     outputs = (y, torch.empty_like(y), torch.empty_like(y), torch.empty_like(y)) if stats else (y,)
@@ -129,14 +131,15 @@ def pool_bwd(
     slope: Tensor,
     eps: float,
     relu: bool,
+    form: int,
     need_x: bool,
     need_weight: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """As :func:`gnpool.ops.reference.pool_bwd`."""
-    if x.dtype == torch.float64:
+    if x.dtype == torch.float64 or form != NORM:
         lists = (ptr, col, eid, t_ptr, t_row, t_eid)
         terms = (y, extreme, scale, slope)
-        return reference.pool_bwd(grad, x, weight, *lists, p, q, *terms, eps, relu, need_x, need_weight)
+        return reference.pool_bwd(grad, x, weight, *lists, p, q, *terms, eps, relu, form, need_x, need_weight)
     N, D, S = x.size(0), x.size(1), ptr.numel() - 1
     E = N if col is None else col.numel()
     grad_x = x.new_empty((N, D) if need_x else 0)

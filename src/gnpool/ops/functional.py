@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnpool.ops import library, reference
 from gnpool.ops.autograd import EagerPool, Pool, in_forward_mode, pool_in_transform
+from gnpool.ops.form import NORM, ZEROS
 from gnpool.ops.layout import Layout
 from gnpool.ops.reference import wide_dtype
 
@@ -22,10 +23,12 @@ def norm_pool(
     index: Tensor | None = None,
     *,
     p: float | Tensor,
-    q: float | Tensor = 0.0,
+    q: float | Tensor | None = None,
+    growth: float | Tensor | None = None,
     ptr: Tensor | None = None,
     dim_size: int | None = None,
     eps: float = 1e-6,
+    zeros: str = "keep",
 ) -> Tensor:
     r"""Norm-based pooling of the rows of ``x`` by segment, from `"Learning to Pool in Graph Neural Networks for
     Extrapolation" <https://arxiv.org/abs/2106.06210>`_.
@@ -38,43 +41,64 @@ def norm_pool(
     every row takes part; for :math:`p < 0` rows with :math:`|x| \le \epsilon` are removed (their weight is exactly
     0, though :math:`n_s` still counts them), and if none is left the output is 0.
 
-    ======================  ==========================================
-    p, q                    pooling of non-negative rows
-    ======================  ==========================================
-    1, 0                    sum
-    1, 1                    mean
-    2, 0                    Euclidean norm
-    2, 1/2                  root mean square
-    inf, 0                  max (the limit, exact)
-    -1, 0                   harmonic sum :math:`1 / \sum 1/x`
-    -1, -1                  harmonic mean
-    -inf, 0                 min of the rows above eps (the limit, exact)
-    ======================  ==========================================
+    With ``growth`` in place of q, the same poolings have other coordinates:
+
+    .. math::
+        y_{s,d} = n_s^{\,g_d} \, M_{p_d}(u_{\cdot,d}), \qquad
+        M_p(u) = \Big( \frac{1}{k} \sum_{i=1}^{k} u_i^{\,p} \Big)^{1/p}
+
+    where the power mean :math:`M_p` is of size 1 and the growth g alone says how the result grows with n:
+    :math:`g = 1/p - q`. p = 0 is allowed then and is the geometric mean; value and derivatives are smooth through it.
+
+    ===============  ===========  ==========================================
+    p, q             p, growth    pooling of non-negative rows
+    ===============  ===========  ==========================================
+    1, 0             1, 1         sum
+    1, 1             1, 0         mean
+    2, 0             2, 1/2       Euclidean norm
+    2, 1/2           2, 0         root mean square
+    inf, 0           inf, 0       max (the limit, exact)
+    -1, 0            -1, -1       harmonic sum :math:`1 / \sum 1/x`
+    -1, -1           -1, 0        harmonic mean
+    -inf, 0          -inf, 0      min (the limit, exact)
+    none             0, 0         geometric mean
+    ===============  ===========  ==========================================
+
+    The two forms treat rows of 0 differently. The q form removes them for :math:`p < 0`. In the growth form ``zeros``
+    decides, whatever the sign of p. ``"keep"`` counts such a row as eps, so that the minimum of a segment with a 0 is
+    eps, and the plane has no hole. ``"remove"`` leaves out the rows with :math:`|x| \le \epsilon`: :math:`M_p`
+    averages the k rows that stay, while :math:`n^g` still counts all of them. Then the sum of a segment with zeros
+    is not the point (1, 1) any more.
 
     An empty segment gives 0. NaN gives NaN in its segment and channel only, an infinite entry gives the limit, and
     nothing is clamped. Evaluation is centred on the extreme of each segment, so that no intermediate result
     overflows; sums run in float64 or in blocks of float32 merged in a fixed order: the same input gives the same
     bits on every run and for any number of threads.
 
-    Gradients flow to x, p and q, to second order. :math:`d|x|/dx = 0` at 0; removed rows and empty segments get 0;
-    at :math:`p = \pm\infty` ties share the gradient evenly and :math:`dy/dp = 0`;
-    :math:`dy/dq = -y \log n`.
+    Gradients flow to x, p, q and growth, to second order. :math:`d|x|/dx = 0` at 0; removed rows and empty segments
+    get 0; at :math:`p = \pm\infty` ties share the gradient evenly and :math:`dy/dp = 0`;
+    :math:`dy/dq = -y \log n` and :math:`dy/dg = y \log n`.
 
     Args:
         x (torch.Tensor): The rows to pool, float64, float32, bfloat16 or float16.
         index (torch.Tensor, optional): The segment of each row, in any order. Without ``index`` and ``ptr`` all rows
             are one segment.
-        p (float or torch.Tensor): The exponent: a number other than 0, a 0-d tensor or one value per channel.
-            ``inf`` and ``-inf`` are exact. A 0 inside a tensor gives NaN in its channel.
-        q (float or torch.Tensor, optional): The exponent of the size, in the same forms. (default: ``0.0``)
+        p (float or torch.Tensor): The exponent: a number, a 0-d tensor or one value per channel. ``inf`` and ``-inf``
+            are exact. Without ``growth`` a number must not be 0, and a 0 inside a tensor gives NaN in its channel.
+        q (float or torch.Tensor, optional): The exponent of the size, in the same forms. (default: ``0.0``, unless
+            ``growth`` is given)
+        growth (float or torch.Tensor, optional): The growth g, in place of q.
         ptr (torch.Tensor, optional): Boundaries of the segments when rows of one segment stand together; segment
             ``s`` is ``x[ptr[s]:ptr[s + 1]]``.
         dim_size (int, optional): The number of segments. Without it ``index.max() + 1``, which on a GPU waits for
             the device.
         eps (float, optional): The tolerance, at least 0. (default: ``1e-6``)
+        zeros (str, optional): What the growth form does with rows of 0, ``"keep"`` or ``"remove"``.
+            (default: ``"keep"``)
 
     Shapes:
-        - **input:** x :math:`(N, *, D)`, index :math:`(N)`, ptr :math:`(S + 1)`, p and q :math:`()` or :math:`(D)`
+        - **input:** x :math:`(N, *, D)`, index :math:`(N)`, ptr :math:`(S + 1)`, p, q and growth :math:`()` or
+          :math:`(D)`
         - **output:** :math:`(S, *, D)` in the dtype of x
 
     .. note::
@@ -91,8 +115,13 @@ def norm_pool(
         >>> norm_pool(x, index, p=-1)  # harmonic sum: 1 / (1/20 + 1/30 + 1/40)
         tensor([[9.2308],
                 [7.0000]])
+        >>> norm_pool(x, index, p=0, growth=0)  # geometric mean: the cube root of 20 * 30 * 40
+        tensor([[28.8450],
+                [ 7.0000]])
     """
-    return pool_segments(x, index, p=p, q=q, ptr=ptr, dim_size=dim_size, eps=eps, relu=False)
+    return pool_segments(
+        x, index, p=p, q=q, growth=growth, ptr=ptr, dim_size=dim_size, eps=eps, zeros=zeros, relu=False
+    )
 
 
 def norm_pool_neighbors(
@@ -100,10 +129,12 @@ def norm_pool_neighbors(
     edge_index: Tensor,
     *,
     p: float | Tensor,
-    q: float | Tensor = 0.0,
+    q: float | Tensor | None = None,
+    growth: float | Tensor | None = None,
     edge_weight: Tensor | None = None,
     dim_size: int | None = None,
     eps: float = 1e-6,
+    zeros: str = "keep",
 ) -> Tensor:
     r"""Norm-based pooling over the neighbours of each node.
 
@@ -116,17 +147,21 @@ def norm_pool_neighbors(
         \big(|w_{ji} x_{j,d}| + \epsilon\big)^{p_d} \Big)^{1/p_d}
 
     where :math:`n_i` is the number of edges into node :math:`i`; a node without any gets 0. Limits, gradients and
-    numerics are those of :func:`norm_pool`; gradients flow to x, p, q and edge_weight.
+    numerics are those of :func:`norm_pool`, and so is the form with ``growth``; gradients flow to x, p, q, growth and
+    edge_weight.
 
     Args:
         x (torch.Tensor): The source nodes.
         edge_index (torch.Tensor or torch_geometric.EdgeIndex): Sources in the first row, destinations in the second.
             A sorted ``EdgeIndex`` of known ``sparse_size`` keeps the lists that the kernels need from call to call.
         p (float or torch.Tensor): The exponent, as in :func:`norm_pool`.
-        q (float or torch.Tensor, optional): The exponent of the size. (default: ``0.0``)
+        q (float or torch.Tensor, optional): The exponent of the size. (default: ``0.0``, unless ``growth`` is given)
+        growth (float or torch.Tensor, optional): The growth, in place of q.
         edge_weight (torch.Tensor, optional): One factor per edge.
         dim_size (int, optional): The number of destination nodes. (default: the number of source nodes)
         eps (float, optional): The tolerance, at least 0. (default: ``1e-6``)
+        zeros (str, optional): What the growth form does with rows of 0, as in :func:`norm_pool`.
+            (default: ``"keep"``)
 
     Shapes:
         - **input:** x :math:`(N, D)`, edge_index :math:`(2, E)`, edge_weight :math:`(E)`
@@ -142,7 +177,18 @@ def norm_pool_neighbors(
                 [5.],
                 [2.]])
     """
-    return pool_neighbors(x, edge_index, p=p, q=q, edge_weight=edge_weight, dim_size=dim_size, eps=eps, relu=False)
+    return pool_neighbors(
+        x,
+        edge_index,
+        p=p,
+        q=q,
+        growth=growth,
+        edge_weight=edge_weight,
+        dim_size=dim_size,
+        eps=eps,
+        zeros=zeros,
+        relu=False,
+    )
 
 
 def pool_segments(
@@ -150,10 +196,12 @@ def pool_segments(
     index: Tensor | None,
     *,
     p: float | Tensor,
-    q: float | Tensor,
+    q: float | Tensor | None = None,
+    growth: float | Tensor | None = None,
     ptr: Tensor | None,
     dim_size: int | None,
     eps: float,
+    zeros: str = "keep",
     relu: bool,
 ) -> Tensor:
     """:func:`norm_pool` with, for ``relu=True``, relu(x) in place of |x|."""
@@ -192,9 +240,8 @@ def pool_segments(
     channels = x.size(-1)
     folded = x if x.dim() == 2 else x.flatten(1)
     repeats = folded.size(1) // channels if channels else 0
-    p = _exponent(p, "p", channels, repeats, x, name)
-    q = _exponent(q, "q", channels, repeats, x, name)
-    y = _pool(folded, None, p, q, layout, eps, relu)
+    p, q, form = _exponents(p, q, growth, zeros, channels, repeats, x, name)
+    y = _pool(folded, None, p, q, layout, eps, relu, form)
     return y if x.dim() == 2 else y.reshape(y.size(0), *x.shape[1:])
 
 
@@ -203,10 +250,12 @@ def pool_neighbors(
     edge_index: Tensor,
     *,
     p: float | Tensor,
-    q: float | Tensor,
+    q: float | Tensor | None = None,
+    growth: float | Tensor | None = None,
     edge_weight: Tensor | None,
     dim_size: int | None,
     eps: float,
+    zeros: str = "keep",
     relu: bool,
 ) -> Tensor:
     """:func:`norm_pool_neighbors` with, for ``relu=True``, relu(w x) in place of |w x|."""
@@ -231,11 +280,10 @@ def pool_neighbors(
         dim_size = x.size(0)
     elif dim_size < 0:
         raise ValueError(f"{name}: 'dim_size' must be at least 0, got {dim_size}")
-    p = _exponent(p, "p", x.size(1), 1, x, name)
-    q = _exponent(q, "q", x.size(1), 1, x, name)
+    p, q, form = _exponents(p, q, growth, zeros, x.size(1), 1, x, name)
     transposed = _needs_gradient(x, edge_weight, p, q) or (not torch.compiler.is_compiling() and library.in_transform())
     layout = _edges(edge_index, x.size(0), dim_size, transposed, name)
-    return _pool(x, edge_weight, p, q, layout, eps, relu)
+    return _pool(x, edge_weight, p, q, layout, eps, relu, form)
 
 
 def _edges(edge_index: Any, sources: int, destinations: int, transposed: bool, name: str) -> Layout:
@@ -278,19 +326,21 @@ def _fit(ptr: Tensor, size: int, name: str) -> Tensor:
     return ptr
 
 
-def _pool(x: Tensor, weight: Tensor | None, p: Tensor, q: Tensor, layout: Layout, eps: float, relu: bool) -> Tensor:
+def _pool(
+    x: Tensor, weight: Tensor | None, p: Tensor, q: Tensor, layout: Layout, eps: float, relu: bool, form: int
+) -> Tensor:
     compiling = torch.compiler.is_compiling()
     in_transform = not compiling and library.in_transform()
     if not compiling and in_forward_mode():
-        y = reference.pool(x, weight, p, q, layout.ptr, layout.col, layout.eid, float(eps), relu)
+        y = reference.pool(x, weight, p, q, layout.ptr, layout.col, layout.eid, float(eps), relu, form)
     elif in_transform or _needs_gradient(x, weight, p, q):
-        inputs = (x, weight, p, q, *layout, float(eps), relu)
+        inputs = (x, weight, p, q, *layout, float(eps), relu, form)
         if in_transform:
             y = pool_in_transform(*inputs)
         else:
             y = Pool.apply(*inputs)[0] if compiling else EagerPool.apply(*inputs)
     else:
-        y = library.pool(x, weight, layout.ptr, layout.col, layout.eid, p, q, float(eps), relu)
+        y = library.pool(x, weight, layout.ptr, layout.col, layout.eid, p, q, float(eps), relu, form)
     return y if y.dtype == x.dtype else y.to(x.dtype)
 
 
@@ -319,14 +369,36 @@ def _kind(value: Any) -> str:
     return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
 
 
+def _exponents(
+    p: float | Tensor,
+    q: float | Tensor | None,
+    growth: float | Tensor | None,
+    zeros: str,
+    channels: int,
+    repeats: int,
+    x: Tensor,
+    name: str,
+) -> tuple[Tensor, Tensor, int]:
+    """p and the exponent of the size as kernels take them, (repeats * D,) each, and the form."""
+    if zeros not in ZEROS:
+        raise ValueError(f"{name}: 'zeros' must be one of {tuple(ZEROS)}, got {zeros!r}")
+    if growth is None:
+        if not isinstance(p, Tensor) and p == 0:
+            raise ValueError(f"{name}: 'p' must not be 0 with 'q': the norm has no value there; give 'growth' instead")
+        q = _exponent(0.0 if q is None else q, "q", channels, repeats, x, name)
+        return _exponent(p, "p", channels, repeats, x, name), q, NORM
+    if q is not None:
+        raise ValueError(f"{name}: give 'q' or 'growth', not both; growth = 1/p - q")
+    growth = _exponent(growth, "growth", channels, repeats, x, name)
+    return _exponent(p, "p", channels, repeats, x, name), -growth, ZEROS[zeros]
+
+
 def _exponent(value: float | Tensor, argument: str, channels: int, repeats: int, x: Tensor, name: str) -> Tensor:
     """``value`` in one of its forms -> (repeats * D,) in the dtype exponents are held in."""
     dtype = wide_dtype(x.device)
     if not isinstance(value, Tensor):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise TypeError(f"{name}: '{argument}' must be a number or a tensor, got {_kind(value)}")
-        if argument == "p" and value == 0:
-            raise ValueError(f"{name}: 'p' must not be 0: the norm has no value there; p > 0 or p < 0 picks the branch")
         if value != value:  # NaN, in a form that torch.compile traces
             raise ValueError(f"{name}: '{argument}' must be a number, got nan")
         return torch.full((channels * repeats,), value, dtype=dtype, device=x.device)

@@ -23,13 +23,15 @@ _LIBRARY = torch.library.Library("gnpool", "DEF")
 _LIBRARY.define("build_csr(Tensor index, SymInt size, str name) -> (Tensor ptr, Tensor perm)")
 _LIBRARY.define("checked_ptr(Tensor ptr, SymInt entries, str name) -> Tensor")
 _LIBRARY.define("checked_index(Tensor index, SymInt size, str name) -> Tensor")
-_INPUTS = "Tensor x, Tensor? weight, Tensor ptr, Tensor? col, Tensor? eid, Tensor p, Tensor q, float eps, bool relu"
+_INPUTS = (
+    "Tensor x, Tensor? weight, Tensor ptr, Tensor? col, Tensor? eid, Tensor p, Tensor q, float eps, bool relu, int form"
+)
 _LIBRARY.define(f"pool({_INPUTS}) -> Tensor")
 _LIBRARY.define(f"pool_fwd({_INPUTS}) -> (Tensor y, Tensor extreme, Tensor scale, Tensor slope)")
 _LIBRARY.define(
     "pool_bwd(Tensor grad, Tensor x, Tensor? weight, Tensor ptr, Tensor? col, Tensor? eid, Tensor? t_ptr, "
     "Tensor? t_row, Tensor? t_eid, Tensor p, Tensor q, Tensor y, Tensor extreme, Tensor scale, Tensor slope, "
-    "float eps, bool relu, bool need_x, bool need_weight) "
+    "float eps, bool relu, int form, bool need_x, bool need_weight) "
     "-> (Tensor grad_x, Tensor grad_weight, Tensor grad_p, Tensor grad_q)"
 )
 

@@ -9,12 +9,14 @@ Shapes: N rows of ``x``, E entries (pooled elements), S segments, D channels.
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from gnpool.ops.form import KEEP, NORM
 from gnpool.ops.layout import check_range
 
 
@@ -23,7 +25,7 @@ class Terms(NamedTuple):
 
     y: Tensor  # the pooled value
     extreme: Tensor  # largest (p > 0) or smallest (p < 0) u of the segment, 0 where nothing is pooled
-    scale: Tensor  # n^-q A^(1/p - 1), so that dy/du = scale * ratio^(|p| - sign p)
+    scale: Tensor  # the dy/du of the extreme, so that dy/du = scale * ratio^(|p| - sign p) for every entry
     slope: Tensor  # dy/dp
 
 
@@ -62,32 +64,42 @@ def segment_sum(values: Tensor, index: Tensor, size: int) -> Tensor:
     return out.scatter_add(0, index[:, None].expand_as(values), values)
 
 
-def pool_terms(z: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor, eps: float, relu: bool) -> Terms:
+def pool_terms(z: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor, eps: float, relu: bool, form: int) -> Terms:
     r"""Pool the entries ``z`` (E, D) into ``size`` segments; differentiable by autograd in z, p and q."""
     count = segment_sum(z.new_ones(index.numel(), 1), index, size)  # (S, 1)
-    extreme, alive = _extremes(z.detach(), index, size, p.detach(), eps, relu)
-    kept, positive, ratio, tie = _ratios(z, extreme[index], p, eps, relu)
+    extreme, alive = _extremes(z.detach(), index, size, p.detach(), eps, relu, form)
+    ratios = _ratios(z, extreme[index], p, eps, relu, form)
     infinite = p.isinf()
-    exponent = torch.where(infinite, 1.0, p.abs())
-    inverse = torch.where(infinite, 0.0, 1.0 / torch.where(infinite, 1.0, p))
+    finite_p = torch.where(infinite, 1.0, p)
+    inverse = torch.where(infinite, 0.0, 1.0 / finite_p)
+    exponent = torch.where(infinite, 1.0, _side(p) * p)  # |p|, with a derivative at 0
 
-    power = torch.where(infinite, tie, torch.where(positive, ratio.pow(exponent), 0.0))
-    power = torch.where(kept, power, 0.0)
+    power = torch.where(infinite, ratios.tie, torch.where(ratios.positive, ratios.value.pow(exponent), 0.0))
+    power = torch.where(ratios.kept, power, 0.0)
     total = torch.where(alive, segment_sum(power, index, size), 1.0)  # at least 1: the extreme itself
-    mean_log = segment_sum(power * ratio.log(), index, size) / total
 
     # The extreme is a mere unit of measure, without a derivative, except where it is the result.
-    ties = segment_sum(torch.where(kept & (tie == 1), _magnitudes(z, p, eps, relu)[0], 0.0), index, size) / total
+    tied = torch.where(ratios.kept & (ratios.tie == 1), _magnitudes(z, p, eps, relu, form)[0], 0.0)
+    ties = segment_sum(tied, index, size) / total
     unit = torch.where(infinite & extreme.isfinite(), extreme + (ties - ties.detach()), extreme)
 
-    size_factor = count.clamp(min=1.0) ** -q
-    y = unit * total**inverse * size_factor
-    scale = size_factor * total ** (inverse - 1.0)
-    tilt = p.sign() * mean_log - total.log() * inverse
-    slope = torch.where(infinite | (tilt == 0), 0.0, y * inverse * tilt)
-
-    # There is no pooling with exponent 0, and NaN stays NaN though NaN^0 is 1.
-    undefined = total.isnan() | ((p.isnan() | (p == 0)) & (count > 0))
+    if form == NORM:
+        mean_log = segment_sum(power * ratios.value.log(), index, size) / total
+        size_factor = count.clamp(min=1.0) ** -q
+        y = unit * total**inverse * size_factor
+        scale = size_factor * total ** (inverse - 1.0)
+        tilt = p.sign() * mean_log - total.log() * inverse
+        slope = torch.where(infinite | (tilt == 0), 0.0, y * inverse * tilt)
+        undefined = total.isnan() | ((p.isnan() | (p == 0)) & (count > 0))  # the norm has no value at p = 0
+    else:
+        level, spread = _power_mean(ratios, total, index, p)
+        level, spread = (torch.where(infinite, 0.0, value) for value in (level, spread))
+        log_size = level - q * count.clamp(min=1.0).log()
+        members = torch.where(infinite, total, segment_sum(ratios.kept.to(z.dtype), index, size).clamp(min=1.0))
+        y = unit * log_size.exp()
+        scale = (log_size - finite_p * level).exp() / members
+        slope = torch.where(spread == 0, 0.0, y * spread)
+        undefined = total.isnan() | (p.isnan() & (count > 0))
     nothing = ~alive | (extreme == 0)
     y = torch.where(undefined, torch.nan, torch.where(nothing, 0.0, y))
     scale = torch.where(undefined, torch.nan, torch.where(alive, scale, 0.0))
@@ -95,13 +107,56 @@ def pool_terms(z: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor, eps: f
     return Terms(y, extreme, scale, slope)
 
 
+def _power_mean(ratios: _Ratios, total: Tensor, index: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    r"""log(M_p / extreme) of each segment and its derivative in p, (S, D), smooth through p = 0; for finite p.
+
+    With l = log(u / extreme) and any constant a, the logarithm is a + log(mean exp(p (l - a))) / p. Where a is that
+    logarithm itself, the mean is 1, and a short series gives the second term with all its derivatives. The derivative
+    in p is the mean of d^2 E_1(p d) with d = l - log(M_p / extreme).
+    """
+    size = total.size(0)
+    here = ratios.kept & ratios.positive
+    vanishing = ratios.kept & ~ratios.positive  # its power is 0: a zero beside p > 0, an infinite value beside p <= 0
+    members = segment_sum(ratios.kept.to(p.dtype), index, size).clamp(min=1.0)
+    log_ratio = _side(p) * ratios.value.log()
+    inverse = torch.where((p == 0) | p.isinf(), 0.0, 1.0 / torch.where(p == 0, 1.0, p))
+    finite_p = torch.where(p.isinf(), 1.0, p)
+
+    def mean(values: Tensor, of_vanishing: Tensor | float) -> Tensor:
+        return segment_sum(torch.where(here, values, torch.where(vanishing, of_vanishing, 0.0)), index, size) / members
+
+    with torch.no_grad():
+        small = mean(log_ratio * exp_integral(finite_p * log_ratio, 0), -inverse)  # (mean exp(p l) - 1) / p
+        near = small * torch.where(finite_p * small == 0, 1.0, (finite_p * small).log1p() / (finite_p * small))
+        level = torch.where(p.abs() < 0.5, near, (total / members).log() * inverse)
+    off = log_ratio - level[index]
+    rest = mean(off * exp_integral(finite_p * off, 0), -inverse)  # 0 to rounding
+    level = level + rest * (1.0 - finite_p * rest / 2.0 + (finite_p * rest).square() / 3.0)
+    off = log_ratio - level[index]
+    spread = mean(off.square() * exp_integral(finite_p * off, 1), inverse.square())
+    endless = (segment_sum(vanishing.to(p.dtype), index, size) > 0) & (p == 0)  # an infinite value: so is the mean
+    return torch.where(endless, torch.inf, level), torch.where(endless, 0.0, spread)
+
+
+def exp_integral(t: Tensor, k: int) -> Tensor:
+    r"""E_k(t) = \int_0^1 s^k e^{ts} ds for k = 0 or 1: (e^t - 1) / t and ((t - 1) e^t + 1) / t^2, smooth through 0."""
+    near = t.abs() < 1.0
+    inner = torch.where(near, t, 0.0)
+    series = torch.zeros_like(t)
+    for j in range(20, -1, -1):
+        series = series * inner + 1.0 / (math.factorial(j) * (j + k + 1))
+    outer = torch.where(near, 1.0, t)
+    closed = outer.expm1() / outer if k == 0 else ((outer - 1.0) * outer.exp() + 1.0) / outer.square()
+    return torch.where(near, series, closed)
+
+
 def pool_gradients(
-    grad: Tensor, z: Tensor, index: Tensor, terms: Terms, p: Tensor, eps: float, relu: bool
+    grad: Tensor, z: Tensor, index: Tensor, terms: Terms, p: Tensor, eps: float, relu: bool, form: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     r"""Gradients in z (E, D), p (D,) and q (D,) of ``(grad * y).sum()``, from the terms of the forward pass."""
-    kept, positive, ratio, tie = _ratios(z, terms.extreme.detach()[index], p, eps, relu)
+    kept, positive, ratio, tie = _ratios(z, terms.extreme.detach()[index], p, eps, relu, form)
     infinite = p.isinf()
-    exponent = torch.where(infinite, 1.0, p.abs() - p.sign())
+    exponent = torch.where(infinite, 1.0, _side(p) * (p - 1.0))  # |p| - sign p
     at_zero = torch.where(exponent == 0, 1.0, torch.where(exponent > 0, 0.0, torch.inf))
     power = torch.where(infinite, tie, torch.where(positive, ratio.pow(exponent), at_zero))
 
@@ -116,16 +171,24 @@ def pool_gradients(
     return grad_z, grad_p, grad_q
 
 
-def _magnitudes(z: Tensor, p: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor]:
-    """u = |z| + eps (or relu(z) + eps), and which entries take part: all for p > 0, those above eps for p < 0."""
+def _side(p: Tensor) -> Tensor:
+    """1 where the largest value is the unit of measure, p > 0, and -1 where the smallest is."""
+    return torch.where(p > 0, 1.0, -1.0).to(p.dtype)
+
+
+def _magnitudes(z: Tensor, p: Tensor, eps: float, relu: bool, form: int) -> tuple[Tensor, Tensor]:
+    """u = |z| + eps (or relu(z) + eps), and which entries take part: all, or those above eps."""
     v = z.relu() if relu else z.abs()
-    return v + eps, (p > 0) | ~(v <= eps)
+    every = (p > 0) if form == NORM else torch.full_like(p, form == KEEP, dtype=torch.bool)
+    return v + eps, every | ~(v <= eps)
 
 
-def _extremes(z: Tensor, index: Tensor, size: int, p: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor]:
+def _extremes(
+    z: Tensor, index: Tensor, size: int, p: Tensor, eps: float, relu: bool, form: int
+) -> tuple[Tensor, Tensor]:
     """The u of each segment that the others are measured by, and whether the segment pools anything, (S, D)."""
-    u, kept = _magnitudes(z, p, eps, relu)
-    towards = torch.where(p > 0, 1.0, -1.0).to(z.dtype)
+    u, kept = _magnitudes(z, p, eps, relu, form)
+    towards = _side(p).to(z.dtype)
     key = torch.where(kept, u * towards, -torch.inf)
     alive = segment_sum(kept.to(z.dtype), index, size) > 0
     best = key.new_full((size, key.size(1)), -torch.inf)
@@ -133,9 +196,9 @@ def _extremes(z: Tensor, index: Tensor, size: int, p: Tensor, eps: float, relu: 
     return torch.where(alive, best * towards, 0.0), alive
 
 
-def _ratios(z: Tensor, extreme: Tensor, p: Tensor, eps: float, relu: bool) -> _Ratios:
-    """u / extreme for p > 0, extreme / u for p < 0; ``extreme`` (E, D) is that of each entry's segment."""
-    u, kept = _magnitudes(z, p, eps, relu)
+def _ratios(z: Tensor, extreme: Tensor, p: Tensor, eps: float, relu: bool, form: int) -> _Ratios:
+    """u / extreme for p > 0, extreme / u for p <= 0; ``extreme`` (E, D) is that of each entry's segment."""
+    u, kept = _magnitudes(z, p, eps, relu, form)
     tie = torch.where(u.isnan() | extreme.isnan(), torch.nan, (u == extreme).to(z.dtype))
     regular = kept & u.isfinite() & extreme.isfinite() & (extreme > 0)  # a quotient of these is what it should be
     smaller = torch.where(regular, torch.where(p > 0, u, extreme), 1.0)
@@ -166,10 +229,11 @@ def pool(
     eid: Tensor | None,
     eps: float,
     relu: bool,
+    form: int,
 ) -> Tensor:
     """The pooled value (S, D), differentiable to any order."""
     z, index = entries(x.to(p.dtype), weight, ptr, col, eid)
-    return pool_terms(z, index, ptr.numel() - 1, p, q, rounded(eps, x.dtype), relu).y
+    return pool_terms(z, index, ptr.numel() - 1, p, q, rounded(eps, x.dtype), relu, form).y
 
 
 def first_derivatives(
@@ -183,13 +247,14 @@ def first_derivatives(
     eid: Tensor | None,
     eps: float,
     relu: bool,
+    form: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of ``(grad * y).sum()`` in x, weight (empty without one), p and q, again differentiable."""
     eps = rounded(eps, x.dtype)
     rows = x.to(p.dtype)
     z, index = entries(rows, weight, ptr, col, eid)
-    terms = pool_terms(z, index, ptr.numel() - 1, p, q, eps, relu)
-    grad_z, grad_p, grad_q = pool_gradients(grad.to(p.dtype), z, index, terms, p, eps, relu)
+    terms = pool_terms(z, index, ptr.numel() - 1, p, q, eps, relu, form)
+    grad_z, grad_p, grad_q = pool_gradients(grad.to(p.dtype), z, index, terms, p, eps, relu, form)
     grad_weight = grad_z.new_empty(0)
     grad_x = grad_z
     if weight is not None:
@@ -226,11 +291,12 @@ def pool_fwd(
     q: Tensor,
     eps: float,
     relu: bool,
+    form: int,
     stats: bool,
 ) -> tuple[Tensor, ...]:
     """The four :class:`Terms` in :func:`stats_dtype`; without ``stats`` only y."""
     z, index = entries(x.to(p.dtype), weight, ptr, col, eid)
-    terms = pool_terms(z, index, ptr.numel() - 1, p, q, rounded(eps, x.dtype), relu)
+    terms = pool_terms(z, index, ptr.numel() - 1, p, q, rounded(eps, x.dtype), relu, form)
     return tuple(term.to(stats_dtype(x.dtype)) for term in (terms if stats else terms[:1]))
 
 
@@ -252,6 +318,7 @@ def pool_bwd(
     slope: Tensor,
     eps: float,
     relu: bool,
+    form: int,
     need_x: bool,
     need_weight: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -259,7 +326,7 @@ def pool_bwd(
 
     The transposed lists and the saved terms are for the kernels: rounded terms would part an entry from its extreme.
     """
-    grad_x, grad_weight, grad_p, grad_q = first_derivatives(grad, x, weight, p, q, ptr, col, eid, eps, relu)
+    grad_x, grad_weight, grad_p, grad_q = first_derivatives(grad, x, weight, p, q, ptr, col, eid, eps, relu, form)
     grad_x = grad_x.to(x.dtype) if need_x else x.new_empty(0)
     grad_weight = grad_weight.to(x.dtype if weight is None else weight.dtype)
     return grad_x, grad_weight if need_weight else grad_weight.new_empty(0), grad_p, grad_q
