@@ -52,8 +52,8 @@ class ASAPooling(torch.nn.Module):
         super().__init__()
         self.ratio, self.dropout = ratio, attention_dropout
         self.gnn_intra_cluster = make_conv(pooling, channels, channels, "relu")
-        self.query = GNPAggregation(channels, bias=True) if pooling == "gnp" else None
-        self.value = GNPAggregation(channels, bias=True) if pooling == "gnp" else None
+        self.query = GNPAggregation(channels, coordinates="published", bias=True) if pooling == "gnp" else None
+        self.value = GNPAggregation(channels, coordinates="published", bias=True) if pooling == "gnp" else None
         self.lin = torch.nn.Linear(channels, channels)
         self.att = torch.nn.Linear(2 * channels, 1)
         self.fitness = LocalExtrema(channels)

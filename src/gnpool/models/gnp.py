@@ -14,8 +14,8 @@ MASKS = ("positive", "negative")
 
 
 class StudyGNPAggregation(GNPAggregation):
-    r""":class:`gnpool.GNPAggregation` with two additions for experiments. Its parameters are the same, so that either
-    loads the other's ``state_dict``.
+    r""":class:`gnpool.GNPAggregation` in published coordinates with two additions for experiments. Its parameters are
+    the same, so that either loads the other's ``state_dict``.
 
     Args:
         channels (int): Number of channels.
@@ -43,7 +43,9 @@ class StudyGNPAggregation(GNPAggregation):
         q0: float | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(channels, **options)
+        super().__init__(channels, **{"coordinates": "published", **options})
+        if self.coordinates != "published":
+            raise ValueError("StudyGNPAggregation: 'coordinates' must be 'published', which is what it studies")
         if mask is not None and mask not in MASKS:
             raise ValueError(f"StudyGNPAggregation: 'mask' must be one of {MASKS} or None, got {mask!r}")
         if self.start is not None and (t0 is not None or q0 is not None):
@@ -60,9 +62,9 @@ class StudyGNPAggregation(GNPAggregation):
 
     @torch.no_grad()
     def _move_start(self) -> None:
-        for start, parameters in zip((self.t0, self.q0), self.exponents(), strict=True):
+        for kind, start in (("p", self.t0), ("q", self.q0)):
             if start is not None:
-                for raw in parameters:
+                for raw in self.exponents()[kind]:
                     raw.fill_(start)
 
     def _branches(self, pool: Callable[[Tensor, Tensor], Tensor]) -> Tensor:

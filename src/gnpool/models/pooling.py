@@ -22,14 +22,16 @@ def make_pooling(name: str, channels: int, **options: Any) -> Aggregation:
     name                  pooling                                                    output channels
     ====================  =========================================================  ===============
     sum, max, mean, min   PyG's; an empty segment gives 0                            d
-    gnp                   :class:`gnpool.GNPAggregation`                             d
+    gnp                   :class:`gnpool.GNPAggregation` as published                d
     gnp+                  the same with all channels through the positive branch     d
+    gnpg                  :class:`gnpool.GNPAggregation` in growth coordinates       d
     sort                  :class:`SortPooling`, k = 20                               k d
     set2set               :class:`Set2Set`, one iteration                            2 d
     ====================  =========================================================  ===============
 
     The options of gnp and gnp+ are those of :class:`gnpool.GNPAggregation` and of :class:`StudyGNPAggregation`
-    (``mask``, ``t0``, ``q0``); those of sort are ``k`` and ``sort_channels``; that of set2set is ``processing_steps``.
+    (``mask``, ``t0``, ``q0``), those of gnpg the former alone; those of sort are ``k`` and ``sort_channels``; that of
+    set2set is ``processing_steps``.
 
     .. note::
         Where several elements are the largest (or smallest), the gradient of PyG's max (min) is shared evenly among
@@ -43,7 +45,7 @@ def make_pooling(name: str, channels: int, **options: Any) -> Aggregation:
     Example:
         >>> from gnpool.models import make_pooling
         >>> make_pooling("gnp", 32, mask="negative")
-        StudyGNPAggregation(32, mask='negative')
+        StudyGNPAggregation(32, coordinates='published', mask='negative')
         >>> make_pooling("sort", 32, k=10)
         SortPooling(32, k=10, sort_channels=True)
     """
@@ -58,6 +60,7 @@ def make_pooling(name: str, channels: int, **options: Any) -> Aggregation:
 
 
 def _gnp(channels: int, **options: Any) -> GNPAggregation:
+    options = {"coordinates": "published", **options}
     if any(options.get(name) is not None for name in STUDY_OPTIONS):
         return StudyGNPAggregation(channels, **options)
     return GNPAggregation(channels, **{name: value for name, value in options.items() if name not in STUDY_OPTIONS})
@@ -72,7 +75,8 @@ class Kind:
 
 
 STUDY_OPTIONS = ("mask", "t0", "q0")
-GNP_OPTIONS = (*tuple(inspect.signature(GNPAggregation).parameters)[1:], *STUDY_OPTIONS)
+GROWTH_OPTIONS = tuple(inspect.signature(GNPAggregation).parameters)[1:]
+GNP_OPTIONS = (*GROWTH_OPTIONS, *STUDY_OPTIONS)
 POOLINGS = {
     "sum": Kind(lambda channels: SumAggregation()),
     "max": Kind(lambda channels: MaxAggregation()),
@@ -83,6 +87,7 @@ POOLINGS = {
         lambda channels, **options: _gnp(channels, branches="positive", **options),
         tuple(name for name in GNP_OPTIONS if name not in ("branches", "mask")),
     ),
+    "gnpg": Kind(GNPAggregation, GROWTH_OPTIONS),
     "sort": Kind(SortPooling, ("k", "sort_channels")),
     "set2set": Kind(Set2Set, ("processing_steps",)),
 }

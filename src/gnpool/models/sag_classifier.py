@@ -67,7 +67,9 @@ class Readout(torch.nn.Module):
     def __init__(self, pooling: str, channels: int, nonneg: str, max_first: bool) -> None:
         super().__init__()
         self.max_first = max_first
-        self.aggr = GNPAggregation(channels, bias=True, nonneg=nonneg) if pooling == "gnp" else None
+        self.aggr = (
+            GNPAggregation(channels, coordinates="published", bias=True, nonneg=nonneg) if pooling == "gnp" else None
+        )
 
     def forward(self, x: Tensor, graphs: Graphs) -> Tensor:
         if self.aggr is not None:

@@ -31,13 +31,17 @@ class GNPDefaults(NamedTuple):
     nonneg: str | None = "relu"
     t0: float | None = None
 
+    def of_growth(self) -> dict[str, Any]:
+        """Those that growth coordinates know."""
+        return {"bias": self.bias, "nonneg": self.nonneg}
+
 
 def fill(
     pooling: Pooling, channels: int, options: Mapping[str, Any] | None, gnp: GNPDefaults, argument: str
 ) -> Aggregation | PoolingFunction:
     """The pooling of a slot: one made by name, or what the user made."""
     if isinstance(pooling, str):
-        defaults = gnp._asdict() if pooling in ("gnp", "gnp+") else {}
+        defaults = {"gnp": gnp._asdict(), "gnp+": gnp._asdict(), "gnpg": gnp.of_growth()}.get(pooling, {})
         return make_pooling(pooling, channels, **{**defaults, **(options or {})})
     if not callable(pooling):
         raise TypeError(f"'{argument}' must be a name, an Aggregation or a callable, got {type(pooling).__name__}")

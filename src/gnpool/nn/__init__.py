@@ -1,7 +1,8 @@
-"""Layers for PyTorch Geometric: the aggregation, the fused convolution, and their optimiser groups."""
+"""Layers for PyTorch Geometric: the aggregation, the fused convolution, their starts and their optimiser groups."""
 
 from gnpool.nn.aggregation import GNPAggregation
 from gnpool.nn.conv import GNPConv
 from gnpool.nn.param_groups import param_groups
+from gnpool.nn.starts import set_starts
 
-__all__ = ["GNPAggregation", "GNPConv", "param_groups"]
+__all__ = ["GNPAggregation", "GNPConv", "param_groups", "set_starts"]

@@ -1,4 +1,8 @@
-r"""The exponent as a function of the parameter that the optimiser moves: :math:`p = \min(1 + softplus(t), p_{max})`."""
+r"""The exponent as a function of the parameter t that the optimiser moves.
+
+Where a branch has one sign, :math:`p = \min(1 + softplus(t), p_{max})`. Where p may have any sign,
+:math:`p = \sinh(t)`, cut off at :math:`\pm p_{max}`: even steps near 0, and steps in proportion far from it.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,12 @@ from gnpool.ops.vmapped import only_vmap
 
 def exponent(t: Tensor, p_max: float) -> Tensor:
     """p in (1, p_max]; at the cap a gradient passes only if following it lowers p."""
-    p = 1.0 + softplus(t)
-    if not torch.compiler.is_compiling() and in_forward_mode():
-        return p.clamp(max=p_max)  # a tangent does not say which way the optimiser will go
-    vmap = None if torch.compiler.is_compiling() else only_vmap()
-    if vmap is not None:
-        every, dim = vmap.unwrap(p)
-        if dim is not None:
-            return vmap.below(lambda: _EagerCap.apply(every, p_max), dim)
-    capped: Tensor = _Cap.apply(p, p_max)
-    return capped
+    return _capped(1.0 + softplus(t), p_max)
+
+
+def signed_exponent(t: Tensor, p_max: float) -> Tensor:
+    """p in [-p_max, p_max]; at the cap a gradient passes only if following it lowers abs(p)."""
+    return _capped(t.sinh(), p_max)
 
 
 def raw_exponent(p: Tensor, p_max: float, name: str = "p") -> Tensor:
@@ -33,6 +33,25 @@ def raw_exponent(p: Tensor, p_max: float, name: str = "p") -> Tensor:
         raise ValueError(f"{name} must lie in (1, {p_max:g}], got {p.tolist()}")
     above = p.double() - 1.0
     return above + (-(-above).expm1()).log()  # log(exp(above) - 1) without overflow
+
+
+def raw_signed_exponent(p: Tensor, p_max: float, name: str = "p") -> Tensor:
+    """The t of ``p``, the inverse of :func:`signed_exponent`."""
+    if not bool((p.abs() <= p_max).all()):
+        raise ValueError(f"{name} must lie in [-{p_max:g}, {p_max:g}], got {p.tolist()}")
+    return p.double().asinh()
+
+
+def _capped(p: Tensor, p_max: float) -> Tensor:
+    if not torch.compiler.is_compiling() and in_forward_mode():
+        return p.clamp(-p_max, p_max)  # a tangent does not say which way the optimiser will go
+    vmap = None if torch.compiler.is_compiling() else only_vmap()
+    if vmap is not None:
+        every, dim = vmap.unwrap(p)
+        if dim is not None:
+            return vmap.below(lambda: _EagerCap.apply(every, p_max), dim)
+    capped: Tensor = _Cap.apply(p, p_max)
+    return capped
 
 
 def check_p_max(p_max: float) -> float:
@@ -45,7 +64,7 @@ def check_p_max(p_max: float) -> float:
 class _Cap(torch.autograd.Function):
     @staticmethod
     def forward(p: Tensor, p_max: float) -> Tensor:
-        return p.clamp(max=p_max)
+        return p.clamp(-p_max, p_max)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
@@ -56,7 +75,8 @@ class _Cap(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (p,) = ctx.saved_tensors
-        return torch.where(p < ctx.p_max, grad, grad.clamp(min=0.0)), None
+        outward = grad * p.sign() < 0.0  # following it would raise abs(p)
+        return torch.where((p.abs() >= ctx.p_max) & outward, 0.0, grad), None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, None], p: Tensor, p_max: float) -> tuple[Tensor, int | None]:
@@ -70,6 +90,6 @@ class _EagerCap(torch.autograd.Function):
     def forward(ctx: Any, p: Tensor, p_max: float) -> Tensor:
         ctx.save_for_backward(p)
         ctx.p_max = p_max
-        return p.clamp(max=p_max)
+        return p.clamp(-p_max, p_max)
 
     backward = _Cap.backward

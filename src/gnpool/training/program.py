@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from gnpool.nn import GNPAggregation
-from gnpool.nn.exponent import exponent
 from gnpool.training.stack import Stack
 
 Loss = Callable[[Tensor, Any], Tensor]
@@ -67,16 +66,14 @@ class Program:
 
     @torch.no_grad()
     def watched(self, flat: Tensor, constants: dict[str, Tensor]) -> dict[str, Tensor]:
-        """p and q of every GNP by name, (R,) or (R, channels) each."""
+        """p and q, or p and the growth, of every GNP by name, (R,) or (R, channels) each."""
         state = {**torch.vmap(self.stack.unflatten)(flat), **constants}
         found = {}
         for path, module in self.stack.module.named_modules():
             if isinstance(module, GNPAggregation):
-                for name in ("p_pos", "q_pos", "p_neg", "q_neg"):
-                    raw = state.get(f"{path}.raw_{name}" if path else f"raw_{name}")
-                    if raw is not None:
-                        value = exponent(raw, module.p_max) if name.startswith("p") else raw
-                        found[f"{path}.{name}" if path else name] = value
+                for raw in (name for name, _ in module.named_parameters() if name.startswith("raw_")):
+                    name = f"{path}.{raw}" if path else raw
+                    found[name.replace("raw_", "")] = module.readable(raw, state[name])
         return found
 
     def _switch(self, training: bool) -> None:

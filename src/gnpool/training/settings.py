@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from gnpool.nn.param_groups import exponent_rates
+
 OPTIMIZERS = ("rmsprop", "adam")
 
 
@@ -16,15 +18,18 @@ class Setting:
     r"""The hyperparameters of one training run, with torch's own defaults.
 
     Args:
-        lr (float): Learning rate of everything but p and q.
-        lr_p (float, optional): Learning rate of the exponents p of every GNP. (default: ``lr``)
-        lr_q (float, optional): Learning rate of q. (default: ``lr``)
+        lr (float): Learning rate of everything but the exponents of GNP.
+        lr_p, lr_q, lr_g (float, optional): Learning rates of p, q and the growth of every GNP. (default: those of
+            :func:`gnpool.param_groups`)
         clip (float, optional): Largest norm of the gradient, all parameters together; ``None``: no clipping.
         optimizer (str, optional): ``"rmsprop"`` or ``"adam"``, as in :mod:`torch.optim`.
         betas (tuple[float, float], optional): Adam's.
         alpha (float, optional): RMSprop's smoothing constant.
         eps (float, optional): Added to the denominator of either optimiser.
-        weight_decay (float, optional): L2 penalty; p and q are spared.
+        weight_decay (float, optional): L2 penalty; the exponents of GNP are spared.
+        start (str, optional): Where the GNPs of the model start: the name of a pooling for all of them, or one for
+            each place, from the first layer to the readout, as ``"sum/mean"``; see :func:`set_starts`. (default: where
+            the model has them)
 
     Example:
         >>> from gnpool.training import Setting
@@ -42,12 +47,14 @@ class Setting:
     alpha: float = 0.99
     eps: float = 1e-8
     weight_decay: float = 0.0
+    lr_g: float | None = None
+    start: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", tuple(self.betas))  # a list from JSON is as good
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"Setting: 'optimizer' must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
-        for name in ("lr", "lr_p", "lr_q", "clip", "eps", "weight_decay"):
+        for name in ("lr", "lr_p", "lr_q", "lr_g", "clip", "eps", "weight_decay"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
                 raise ValueError(f"Setting: '{name}' must be at least 0 and finite, got {value}")
@@ -60,8 +67,9 @@ class Setting:
     @property
     def rates(self) -> dict[str, float]:
         """Learning rate by the groups of :func:`gnpool.param_groups`."""
-        lr_p, lr_q = (self.lr if rate is None else rate for rate in (self.lr_p, self.lr_q))
-        return {"rest": self.lr, "p": lr_p, "q": lr_q}
+        given = {"p": self.lr_p, "q": self.lr_q, "g": self.lr_g}
+        rates = {name: rate for name, rate in given.items() if rate is not None}
+        return {"rest": self.lr, **exponent_rates(self.lr), **rates}
 
     @classmethod
     def grid(cls, **options: Any) -> list[Setting]:
@@ -71,7 +79,8 @@ class Setting:
 
     def to_dict(self) -> dict[str, Any]:
         """All values, as JSON can hold them; ``Setting(**d)`` is the way back."""
-        return {**asdict(self), "betas": list(self.betas)}
+        later = {name: value for name in ("lr_g", "start") if (value := getattr(self, name)) is None}
+        return {name: value for name, value in asdict(self).items() if name not in later} | {"betas": list(self.betas)}
 
     def __repr__(self) -> str:
         shown = [f.name for f in fields(self) if f.name == "lr" or getattr(self, f.name) != f.default]

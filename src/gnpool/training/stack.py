@@ -10,9 +10,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from gnpool.nn import param_groups
+from gnpool.nn import param_groups, set_starts
 
-GROUPS = ("rest", "p", "q")
+GROUPS = ("rest", "p", "q", "g")
 M = TypeVar("M", bound=torch.nn.Module)
 _SEEDING = threading.Lock()  # torch's generator is one for all threads
 
@@ -26,8 +26,15 @@ class Stack:
     in place, as batch norm does.
     """
 
-    def __init__(self, make_model: Callable[[], torch.nn.Module], seeds: Sequence[int], device: torch.device) -> None:
-        self.module = seeded(make_model, seeds[0])
+    def __init__(
+        self,
+        make_model: Callable[[], torch.nn.Module],
+        seeds: Sequence[int],
+        device: torch.device,
+        starts: Sequence[str | None] | None = None,
+    ) -> None:
+        begins = list(zip(seeds, starts or [None] * len(seeds), strict=True))
+        self.module = begun(make_model, *begins[0])
         self.pristine = copy.deepcopy(self.module)  # functional_call leaves tensors behind where a part has two names
         first = _state(self.module)  # before it moves to the device
         self.module.to(device)
@@ -39,13 +46,13 @@ class Stack:
         self.sizes = [p.numel() for p in self.trained.values()]
         dtypes = {p.dtype for p in self.trained.values()} | {torch.float32}
         self.dtype = torch.float64 if torch.float64 in dtypes else torch.float32
-        distinct = list(dict.fromkeys(seeds))  # runs that differ in their settings alone begin with the same weights
+        distinct = list(dict.fromkeys(begins))  # runs that differ in their rates alone begin with the same weights
         states = [first]
-        for seed in distinct[1:]:
-            states.append(_state(seeded(make_model, seed)))
+        for begin in distinct[1:]:
+            states.append(_state(begun(make_model, *begin)))
             if _shapes(states[-1]) != _shapes(first):
                 raise ValueError("fit_many: 'make_model' must give modules of one architecture, whatever the seed")
-        places = torch.tensor([distinct.index(seed) for seed in seeds], device="cpu")
+        places = torch.tensor([distinct.index(begin) for begin in begins], device="cpu")
 
         def stacked(parts: list[Tensor]) -> Tensor:
             return torch.stack(parts).index_select(0, places)
@@ -73,6 +80,14 @@ class Stack:
         """One replica's row and constants -> a state dict of the module, on the CPU and independent of the stack."""
         state = {**self.unflatten(row.detach().cpu()), **{name: value.cpu() for name, value in constants.items()}}
         return {name: state[one_name].clone() for name, one_name in self.names.items()}
+
+
+def begun(make_model: Callable[[], torch.nn.Module], seed: int, start: str | None) -> torch.nn.Module:
+    """A module initialised with ``seed``, its GNPs at ``start``, if there is one."""
+    module = seeded(make_model, seed)
+    if start is not None:
+        set_starts(module, start)
+    return module
 
 
 def seeded(make_model: Callable[[], M], seed: int) -> M:

@@ -52,7 +52,8 @@ class Unit:
             _keep_freed_memory()
         self.study = study
         self.runs = list(runs)
-        self.stack = Stack(study.make_model, [run.seed for run in runs], study.device)
+        starts = [run.setting.start for run in runs]
+        self.stack = Stack(study.make_model, [run.seed for run in runs], study.device, starts)
         self.program = Program(self.stack, study.loss, study.criteria, study.forward, study.vectorize)
         self.flat, self.constants = self.stack.flat, self.stack.constants
         self.draws = any(_has_dropout(module) for module in self.stack.module.modules())  # random numbers
