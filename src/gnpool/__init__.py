@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gnpool.models import load_model, save_model
     from gnpool.nn import GNPAggregation, GNPConv, param_groups
     from gnpool.ops import norm_pool, norm_pool_neighbors
-    from gnpool.training import Batches, Setting, fit_many
+    from gnpool.training import Batches, Setting, fit_many, fit_portfolio
 
 __version__ = "0.1.0"
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "crystallize",
     "export_model",
     "fit_many",
+    "fit_portfolio",
     "load_model",
     "norm_pool",
     "norm_pool_neighbors",
@@ -43,7 +44,7 @@ _LAZY = {
     **dict.fromkeys(("GNPClassifier", "GNPRegressor"), "gnpool.fit"),
     **dict.fromkeys(("load_model", "save_model"), "gnpool.models"),
     **dict.fromkeys(("GNPAggregation", "GNPConv", "param_groups"), "gnpool.nn"),
-    **dict.fromkeys(("Batches", "Setting", "fit_many"), "gnpool.training"),
+    **dict.fromkeys(("Batches", "Setting", "fit_many", "fit_portfolio"), "gnpool.training"),
 }
 
 

@@ -1,0 +1,170 @@
+r"""``fit_portfolio``: one model from several starts of its poolings, and the best of them by validation."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from gnpool.nn import GNPAggregation
+from gnpool.training.fit import fit_many
+from gnpool.training.program import Loss
+from gnpool.training.result import Fit, Outcome
+from gnpool.training.settings import Setting
+
+STARTS = ("sum", "mean")  # of each place: the two that networks are built with
+ONE_PLACE = ("sum", "mean", "geometric", "l2")
+SETTINGS = (Setting(lr=3e-3, clip=10.0, optimizer="adam"), Setting(lr=1e-3, clip=10.0, optimizer="adam"))
+HELD_OUT = 0.1  # of the graphs, where no validation data is given
+
+
+@dataclass(frozen=True)
+class Portfolio:
+    """What :func:`fit_portfolio` found; prints as a table of the starts.
+
+    Args:
+        model (torch.nn.Module): The best model, a plain module on the CPU in evaluation mode.
+        choice (Outcome): The run it comes from: its setting, with the start, its seed and its best epoch.
+        fit (Fit): All runs.
+    """
+
+    model: torch.nn.Module
+    choice: Outcome
+    fit: Fit
+
+    @property
+    def losses(self) -> dict[str, float]:
+        """The lowest validation loss from each start, lowest first; infinite where every run diverged."""
+        found: dict[str, float] = {}
+        for run in self.fit.runs:
+            start = run.setting.start or "as made"
+            value = run.best["loss"].value if "loss" in run.best else float("inf")
+            found[start] = min(value, found.get(start, float("inf")))
+        return dict(sorted(found.items(), key=lambda pair: pair[1]))
+
+    def __str__(self) -> str:
+        width = max(len(start) for start in ("start", *self.losses))
+        lines = [f"{'start':{width}}  validation loss"]
+        return "\n".join(lines + [f"{start:{width}}  {loss:15.3g}" for start, loss in self.losses.items()])
+
+
+def fit_portfolio(
+    make_model: Callable[[], torch.nn.Module] | torch.nn.Module,
+    train: Any,
+    loss: Loss,
+    *,
+    validation: Any = None,
+    starts: Sequence[str] | None = None,
+    settings: Setting | Sequence[Setting] = SETTINGS,
+    seeds: int | Iterable[int] = 1,
+    epochs: int = 100,
+    schedule: Callable[[int], float] | None = None,
+    **options: Any,
+) -> Portfolio:
+    r"""Trains a model from several starts of its GNPs at once, and hands back the best by validation.
+
+    Which start of p and the growth leads to the right pooling depends on the task. The validation loss mostly tells.
+    The runs are replicas of one program (:func:`fit_many`), so that a portfolio costs far less than as many trainings.
+
+    Args:
+        make_model (callable or torch.nn.Module): Makes the module, with :class:`gnpool.GNPAggregation` inside. A module
+            is taken as the plan of one: its weights are drawn anew for each seed.
+        train (Batches or Sequence[Data] or Iterable): The training data, as :func:`fit_many` takes it.
+        loss (callable): ``loss(prediction, batch)``, one value per item, or their mean.
+        validation (same as train, optional): Data that chooses the epoch and the run. Without it a tenth of the
+            training graphs is set aside, at random.
+        starts (Sequence[str], optional): Names of poolings for the layers, see :func:`gnpool.nn.set_starts`. (default:
+            all pairs of sum and mean, ``"sum/mean"`` and so on; for a single GNP layer sum, mean, geometric and l2)
+        settings (Setting or Sequence[Setting], optional): Rates to try from each start. (default: Adam with 3e-3 and
+            1e-3, and the rates of p and the growth of :func:`gnpool.param_groups`)
+        seeds (int or Iterable[int], optional): Seeds of the weights, each with every start. (default: ``1``)
+        epochs (int, optional): How often to walk through the training data. (default: ``100``)
+        schedule (callable, optional): Factor of all rates as a function of the epoch. (default: 1 for the first half of
+            the epochs, then down to a hundredth)
+        **options (optional): Further options of :func:`fit_many`, such as ``batch_size`` and ``device``.
+
+    Returns:
+        Portfolio: The best model, the run it comes from, and all runs.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool import fit_portfolio
+        >>> from gnpool.models import SetNet
+        >>> sets = [torch.rand(3 + k % 5, 1) for k in range(200)]
+        >>> graphs = [Data(x=x, y=x.max().view(1, 1)) for x in sets]
+        >>> found = fit_portfolio(
+        ...     lambda: SetNet(1, "gnpg", hidden=8),
+        ...     graphs,
+        ...     lambda prediction, batch: (prediction - batch.y).square(),
+        ...     starts=["sum", "mean"],
+        ...     epochs=5,
+        ... )
+        >>> len(found.fit), found.choice.setting.start in ("sum", "mean"), type(found.model).__name__
+        (4, True, 'SetNet')
+    """
+    if isinstance(make_model, torch.nn.Module):
+        make_model = functools.partial(_renewed, make_model)
+    if validation is None:
+        train, validation = _hold_out(train)
+    if starts is None:
+        starts = default_starts(make_model())
+    if isinstance(starts, str) or not starts:
+        raise ValueError(f"fit_portfolio: 'starts' must be a list of names, got {starts!r}")
+    grid = [settings] if isinstance(settings, Setting) else list(settings)
+    fit = fit_many(
+        make_model,
+        train,
+        loss,
+        [dataclasses.replace(setting, start=start) for start in starts for setting in grid],
+        seeds=seeds,
+        epochs=epochs,
+        validation=validation,
+        schedule=functools.partial(falling, epochs) if schedule is None else schedule,
+        **options,
+    )
+    choice = fit.best()
+    if "loss" not in choice.best:
+        raise ValueError("fit_portfolio: every run diverged; are the features and targets of sensible size?")
+    return Portfolio(fit.model(choice), choice, fit)
+
+
+def default_starts(model: torch.nn.Module) -> tuple[str, ...]:
+    """The starts of a portfolio for a model with as many GNP layers."""
+    layers = sum(isinstance(module, GNPAggregation) for module in model.modules())
+    if layers == 0:
+        raise ValueError(f"fit_portfolio: {type(model).__name__} has no GNPAggregation inside")
+    return ONE_PLACE if layers == 1 else tuple("/".join(pair) for pair in itertools.product(STARTS, repeat=2))
+
+
+def falling(epochs: int, epoch: int) -> float:
+    """1 for the first half of the epochs, then down along a line to a hundredth."""
+    return max(0.01, min(1.0, 2.0 * (epochs - 1 - epoch) / epochs))
+
+
+def _renewed(plan: torch.nn.Module) -> torch.nn.Module:
+    """A copy of a module with new weights, wherever a part knows how to draw them."""
+    model = copy.deepcopy(plan)
+    for module in model.modules():
+        if module is not model and callable(reset := getattr(module, "reset_parameters", None)):
+            reset()
+    return model
+
+
+def _hold_out(train: Any) -> tuple[list[Data], list[Data]]:
+    """The training graphs in two parts, the second for validation."""
+    if not isinstance(train, (list, tuple)) or not all(isinstance(graph, Data) for graph in train) or len(train) < 2:
+        raise ValueError(
+            "fit_portfolio: give 'validation' data; only from a list of graphs can a part be set aside by itself"
+        )
+    order = np.random.default_rng(0).permutation(len(train)).tolist()
+    count = max(1, round(HELD_OUT * len(train)))
+    return [train[k] for k in order[count:]], [train[k] for k in order[:count]]

@@ -1,0 +1,148 @@
+"""Laws learned by gradient descent alone: growth coordinates beside the published ones.
+
+    python -m studies.learned --device cuda --out results/learned          # the 15 laws
+    python -m studies.learned --device cuda --out results/learned --held   # the laws that were kept back
+
+Each law is trained from every start and with every setting of a side, five seeds, 7,500 steps of batch 16, by
+``fit_many``. For each seed the run of lowest validation loss counts. Nothing is crystallised. One JSON file a law and
+side holds every run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnpool import Batches, Setting, fit_many
+from gnpool.models import GraphNet, SetNet
+from studies.laws import HELD, LAWS, TESTS, Law, draw, relative_error, squared_error
+
+EPOCHS, BATCH, SEEDS = 60, 16, 5
+STARTS = {"graph": ("sum/sum", "sum/mean", "mean/sum", "mean/mean"), "set": ("sum", "mean", "geometric", "l2")}
+PUBLISHED_STARTS = {
+    "graph": (None, "sum/sum", "sum/mean", "mean/mean"),
+    "set": (None, "sum", "mean", "max"),
+}
+
+
+def settings(side: str, level: str) -> list[Setting]:
+    """The 32 settings of a side: eight choices of rates from each of four starts."""
+    if side == "growth":
+        grid = Setting.grid(lr=[1e-3, 3e-3], lr_p=[3e-2, 1e-1], lr_g=[1e-2, 3e-2], clip=10.0, optimizer="adam")
+        starts = STARTS[level]
+    else:
+        grid = Setting.grid(lr=[1e-3, 3e-3], lr_p=[3e-2, 1e-1], lr_q=[1e-2, 3e-2], clip=10.0, optimizer="adam")
+        starts = PUBLISHED_STARTS[level]
+    return [Setting(**{**setting.to_dict(), "start": start}) for start in starts for setting in grid]
+
+
+def network(law: Law, pooling: str, **options: Any) -> torch.nn.Module:
+    """The network of a law: messages first for graphs, one layer in front of the pooling for sets."""
+    if law.level == "graph":
+        return GraphNet(1, pooling, pooling, aggr_options=options or None, readout_options=options or None)
+    return SetNet(1, pooling, pool_options=options or None)
+
+
+def falling(epochs: int, epoch: int) -> float:
+    """Factor of the learning rates: 1 for the first half, then down along a line to a hundredth."""
+    left = (epochs - 1 - epoch) / (epochs / 2)
+    return max(0.01, min(1.0, left))
+
+
+def study(
+    law: Law,
+    pooling: str,
+    grid: list[Setting],
+    *,
+    seeds: int = SEEDS,
+    epochs: int = EPOCHS,
+    device: str = "cpu",
+    data_seed: int = 0,
+    schedule: Any = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Every run of one law and one pooling: its setting, seed, validation loss and errors in percent."""
+    began = time.monotonic()
+    data = {part: draw(law, part, data_seed) for part in ("train", "validation", *TESTS)}
+    edges = law.level == "graph"
+    sizes = {"train": BATCH, "1000": 10}
+    batches = {
+        part: Batches(graphs, sizes.get(part, 100), seed=0 if part == "train" else None, sorted_edges=edges)
+        for part, graphs in data.items()
+    }
+    fit = fit_many(
+        lambda: network(law, pooling, **options),
+        batches["train"],
+        squared_error,
+        grid,
+        seeds=seeds,
+        epochs=epochs,
+        validation=batches["validation"],
+        schedule=None if schedule is None else (lambda epoch: schedule(epochs, epoch)),
+        device=device,
+    )
+    errors = {part: fit.evaluate(batches[part], {"error": relative_error})["error"] for part in TESTS}
+    final = {name: fit.curve(name)[-1].tolist() for name in fit.watched}
+    runs = [
+        {
+            "setting": run.setting.to_dict(),
+            "seed": run.seed,
+            "failed": run.failed,
+            "loss": run.best["loss"].value if "loss" in run.best else None,
+            "errors": {part: round(100 * float(error[run.number]), 6) for part, error in errors.items()},
+            "exponents": {name: round(values[run.number], 4) for name, values in final.items()},
+        }
+        for run in fit.runs
+    ]
+    return {"law": law.name, "pooling": pooling, "options": options, "epochs": epochs, "data_seed": data_seed,
+            "seconds": round(time.monotonic() - began, 1), "runs": runs}  # fmt: skip
+
+
+def chosen(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """For each seed the run of lowest validation loss."""
+    seeds = sorted({run["seed"] for run in found["runs"]})
+    alive = [run for run in found["runs"] if run["loss"] is not None]
+    return [min((run for run in alive if run["seed"] == seed), key=lambda run: run["loss"]) for seed in seeds]
+
+
+def summary(found: dict[str, Any]) -> str:
+    """One line: median and worst error at each size."""
+    picks = chosen(found)
+    parts = []
+    for part in TESTS:
+        errors = sorted(run["errors"][part] for run in picks)
+        parts.append(f"{part}: {errors[len(errors) // 2]:8.3f} ({errors[-1]:8.3f})")
+    failed = sum(run["failed"] is not None for run in found["runs"])
+    starts = sorted({str(run["setting"].get("start")) for run in picks})
+    end = f"failed {failed}/{len(found['runs'])}  {starts} {found['seconds']} s"
+    return f"{found['law']:18s} {found['pooling']:5s} {'  '.join(parts)}  {end}"
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/learned"))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--held", action="store_true", help="the laws that were kept back")
+    parser.add_argument("--laws", nargs="*", help="some of the laws, by name")
+    parser.add_argument("--side", choices=("growth", "published"), nargs="*", default=["growth", "published"])
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    for law in (HELD if given.held else LAWS).values():
+        for side in given.side:
+            path = given.out / f"{law.name.replace(' ', '_').replace('/', '_over_')}-{side}.json"
+            if (given.laws and law.name not in given.laws) or path.exists():
+                continue
+            pooling = "gnpg" if side == "growth" else "gnp"
+            found = study(law, pooling, settings(side, law.level), device=given.device, schedule=falling)
+            path.write_text(json.dumps(found), encoding="utf-8")
+            print(summary(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
