@@ -84,6 +84,8 @@ class MONSTOR(torch.nn.Module):
                 raise ValueError(f"MONSTOR: '{name}' must be a positive integer, got {value!r}")
         if aggr in FIXED and aggr_options:
             raise ValueError(f"MONSTOR: 'aggr_options' are those of GNP, got {dict(aggr_options)} with aggr={aggr!r}")
+        if dict(aggr_options or {}).get("coordinates", "published") != "published":
+            raise ValueError("MONSTOR: 'coordinates' in 'aggr_options' must be 'published', the only ones it pools by")
         self.aggr, self.hidden, self.aggr_options = aggr, hidden, dict(aggr_options or {})
         widths = [HISTORY, *[hidden] * (layers - 1)]
         self.layers = torch.nn.ModuleList(

@@ -33,8 +33,11 @@ OFFSET = 64.0  # log2 of the largest power in float32: sums stay below its large
 def gnp(aggr: GNPAggregation, x: Tensor, pattern: Pattern, weight: Tensor | None = None) -> Tensor:
     """``aggr`` of one network or, with exponents (R) each, of R, over the entries of each row: (R, N, D) -> (R, M, D).
 
-    ``weight`` (E) are factors of the messages, at least 0; gradients flow to them if they ask for it.
+    ``weight`` (E) are factors of the messages, at least 0; gradients flow to them if they ask for it. The layer must
+    have coordinates="published" and two branches.
     """
+    if aggr.coordinates != "published":
+        raise ValueError(f"{aggr}: stacks of networks pool by coordinates='published' only")
     narrow = getattr(aggr, "narrow", False) and x.dtype == torch.float32
     dtype, offset = (torch.float32, OFFSET) if narrow else (torch.float64, 0.0)
     kind = Kind(aggr._widths["pos"], aggr.eps, aggr.p_max, dtype, offset)

@@ -36,7 +36,7 @@ class GNPLayer(torch.nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, nonneg: str) -> None:
         super().__init__()
-        self.aggr = GNPAggregation(in_channels, bias=True, nonneg=nonneg)
+        self.aggr = GNPAggregation(in_channels, coordinates="published", bias=True, nonneg=nonneg)
         self.lin = torch.nn.Linear(in_channels, out_channels)
 
     def pooled(self, x: Tensor, edges: Neighbors) -> Tensor:

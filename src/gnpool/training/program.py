@@ -72,8 +72,10 @@ class Program:
         for path, module in self.stack.module.named_modules():
             if isinstance(module, GNPAggregation):
                 for raw in (name for name, _ in module.named_parameters() if name.startswith("raw_")):
-                    name = f"{path}.{raw}" if path else raw
-                    found[name.replace("raw_", "")] = module.readable(raw, state[name])
+                    value = state.get(f"{path}.{raw}" if path else raw)
+                    if value is not None:  # one that two layers share has the name of the first
+                        name = raw.removeprefix("raw_")
+                        found[f"{path}.{name}" if path else name] = module.readable(raw, value)
         return found
 
     def _switch(self, training: bool) -> None:
