@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import pickle
 from collections.abc import Callable
@@ -22,20 +23,34 @@ CLASSES = [
 ]
 INDEX = torch.tensor([3, 0, 0, 3, 1, 0])
 
-every_aggregation = pytest.mark.parametrize("cls", CLASSES)
+
+def options_of(cls: type[Aggregation]) -> list[dict[str, str]]:
+    return [{}, {"coordinates": "published"}] if "coordinates" in inspect.signature(cls).parameters else [{}]
+
+
+Make = Callable[[], Aggregation]
+every_class = pytest.mark.parametrize("cls", CLASSES)
+every_aggregation = pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(functools.partial(cls, CHANNELS, **options), id="-".join([cls.__name__, *options.values()]))
+        for cls in CLASSES
+        for options in options_of(cls)
+    ],
+)
 
 
 def test_discovery_finds_the_aggregation() -> None:
     assert gnpool.nn.GNPAggregation in CLASSES
 
 
-@every_aggregation
+@every_class
 def test_public_name(cls: type[Aggregation]) -> None:
     assert cls.__name__.endswith("Aggregation")
     assert getattr(gnpool, cls.__name__) is cls
 
 
-@every_aggregation
+@every_class
 def test_signature(cls: type[Aggregation]) -> None:
     parameters = inspect.signature(cls.forward).parameters
     assert list(parameters) == ["self", "x", "index", "ptr", "dim_size", "dim"]
@@ -47,13 +62,13 @@ def test_signature(cls: type[Aggregation]) -> None:
 
 
 @every_aggregation
-def test_positional_and_keyword_calls_agree(cls: type[Aggregation]) -> None:
-    layer = cls(CHANNELS)
+def test_positional_and_keyword_calls_agree(make: Make) -> None:
+    layer = make()
     x = torch.rand(6, CHANNELS)
     assert torch.equal(layer(x, INDEX, None, 5, 0), layer(x=x, index=INDEX, ptr=None, dim_size=5, dim=0))
 
 
-@every_aggregation
+@every_class
 def test_documented(cls: type[Aggregation]) -> None:
     text = inspect.getdoc(cls) or ""
     for option in inspect.signature(cls).parameters:
@@ -64,9 +79,9 @@ def test_documented(cls: type[Aggregation]) -> None:
 
 
 @every_aggregation
-def test_reset(cls: type[Aggregation]) -> None:
+def test_reset(make: Make) -> None:
     torch.manual_seed(7)
-    layer = cls(CHANNELS)
+    layer = make()
     initial = copy.deepcopy(layer.state_dict())
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -77,7 +92,7 @@ def test_reset(cls: type[Aggregation]) -> None:
         assert torch.equal(value, initial[name]), name
 
 
-@every_aggregation
+@every_class
 def test_repr(cls: type[Aggregation]) -> None:
     assert repr(cls(CHANNELS)) == f"{cls.__name__}({CHANNELS})"
 
@@ -85,6 +100,9 @@ def test_repr(cls: type[Aggregation]) -> None:
         pass
 
     assert repr(Named(CHANNELS)) == f"Named({CHANNELS})"
+    for options in options_of(cls)[1:]:
+        text = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        assert repr(cls(CHANNELS, **options)) == f"{cls.__name__}({CHANNELS}, {text})"
 
 
 @every_aggregation
@@ -96,15 +114,15 @@ def test_repr(cls: type[Aggregation]) -> None:
         pytest.param(lambda layer: pickle.loads(pickle.dumps(layer)), id="pickle"),  # noqa: S301 - our own bytes
     ],
 )
-def test_copies(cls: type[Aggregation], copied: Callable[[Any], Any]) -> None:
-    layer = cls(CHANNELS)
+def test_copies(make: Make, copied: Callable[[Any], Any]) -> None:
+    layer = make()
     x = torch.rand(6, CHANNELS)
     assert torch.equal(copied(layer)(x, INDEX), layer(x, INDEX))
 
 
 @every_aggregation
-def test_state_dict(cls: type[Aggregation]) -> None:
-    layer, other = cls(CHANNELS), cls(CHANNELS)
+def test_state_dict(make: Make) -> None:
+    layer, other = make(), make()
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.add_(0.3)
@@ -114,8 +132,8 @@ def test_state_dict(cls: type[Aggregation]) -> None:
 
 
 @every_aggregation
-def test_dim_size(cls: type[Aggregation]) -> None:
-    layer = cls(CHANNELS)
+def test_dim_size(make: Make) -> None:
+    layer = make()
     x = torch.rand(6, CHANNELS)
     out = layer(x, INDEX)
     longer = layer(x, INDEX, dim_size=6)
@@ -127,8 +145,8 @@ def test_dim_size(cls: type[Aggregation]) -> None:
 
 
 @every_aggregation
-def test_empty_input(cls: type[Aggregation]) -> None:
-    layer = cls(CHANNELS)
+def test_empty_input(make: Make) -> None:
+    layer = make()
     nothing, none = torch.rand(0, CHANNELS, requires_grad=True), torch.zeros(0, dtype=torch.long)
     empty = layer(torch.rand(6, CHANNELS), INDEX)[2]
     assert torch.equal(layer(nothing, none), empty.expand(0, -1))
@@ -141,8 +159,8 @@ def test_empty_input(cls: type[Aggregation]) -> None:
 
 
 @every_aggregation
-def test_permutation_invariance(cls: type[Aggregation]) -> None:
-    layer = cls(CHANNELS)
+def test_permutation_invariance(make: Make) -> None:
+    layer = make()
     x = torch.rand(6, CHANNELS)
     out = layer(x, INDEX)
     for _ in range(5):
@@ -153,26 +171,26 @@ def test_permutation_invariance(cls: type[Aggregation]) -> None:
 
 
 @every_aggregation
-def test_index_equals_ptr(cls: type[Aggregation]) -> None:
-    layer = cls(CHANNELS)
+def test_index_equals_ptr(make: Make) -> None:
+    layer = make()
     x, ptr = torch.rand(6, CHANNELS), torch.tensor([0, 3, 4, 4, 6])
     torch.testing.assert_close(layer(x, ptr=ptr), layer(x, torch.tensor([0, 0, 0, 1, 3, 3])), rtol=1e-6, atol=1e-6)
 
 
 @every_aggregation
-def test_padding_with_another_segment_changes_nothing(cls: type[Aggregation]) -> None:
-    layer = cls(CHANNELS)
+def test_padding_with_another_segment_changes_nothing(make: Make) -> None:
+    layer = make()
     x = torch.rand(6, CHANNELS)
     padded = layer(torch.cat([x, 1e6 * torch.rand(3, CHANNELS)]), torch.cat([INDEX, torch.full((3,), 4)]))
     torch.testing.assert_close(padded[:4], layer(x, INDEX), rtol=1e-6, atol=1e-6)
 
 
 @every_aggregation
-def test_device_move(cls: type[Aggregation]) -> None:
-    layer = cls(CHANNELS).to("meta")
+def test_device_move(make: Make) -> None:
+    layer = make().to("meta")
     assert {parameter.device.type for parameter in layer.parameters()} == {"meta"}
     back = layer.to_empty(device="cpu")
     back.reset_parameters()
     assert {name: value.shape for name, value in back.state_dict().items()} == {
-        name: value.shape for name, value in cls(CHANNELS).state_dict().items()
+        name: value.shape for name, value in make().state_dict().items()
     }

@@ -1,10 +1,14 @@
-"""The exponents of GNPAggregation: reading, setting, starting, the cap, and the precision they are held in."""
+"""The exponents of two branches: reading, setting, starting, the cap, and the precision that all exponents are held in.
+
+The exponents of one branch are in test_growth.py.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -12,36 +16,48 @@ from torch import Tensor
 from torch.func import functional_call, grad, stack_module_state, vmap
 
 from gnpool.nn import GNPAggregation
-from tests.nn.expected import INDEX
+from tests.nn.expected import INDEX, in_both_coordinates, names_of
 
 START_P = 1 + math.log(2)
 NEAR_ONE = 1 + math.log1p(math.exp(-6))
+PAIRS = [
+    *(("published", name) for name in ("p_pos", "p_neg", "q_pos", "q_neg")),
+    *(("growth", name) for name in ("p_pos", "p_neg", "growth_pos", "growth_neg")),
+]
+
+
+def two(channels: int, coordinates: str = "published", **options: Any) -> GNPAggregation:
+    return GNPAggregation(channels, coordinates=coordinates, **{"branches": "split", **options})
+
+
+def others_of(coordinates: str, name: str) -> list[str]:
+    return [other for where, other in PAIRS if where == coordinates and other != name]
 
 
 def capped(branch: str = "pos", p_max: float = 6.0) -> GNPAggregation:
-    layer = GNPAggregation(
-        1, branches="positive" if branch == "pos" else "negative", mix=False, p_max=p_max, start=None, eps=0.0
-    ).double()
+    branches = "positive" if branch == "pos" else "negative"
+    layer = two(1, branches=branches, mix=False, p_max=p_max, start=None, eps=0.0).double()
     setattr(layer, f"p_{branch}", 6.0)
     return layer
 
 
 @pytest.mark.parametrize("per_channel", [False, True])
-def test_exponents_start_at_t_zero_and_q_zero(per_channel: bool) -> None:
-    layer = GNPAggregation(4, per_channel=per_channel)
+@in_both_coordinates
+def test_exponents_start_at_t_zero_and_q_or_growth_zero(coordinates: str, per_channel: bool) -> None:
+    layer = two(4, coordinates, per_channel=per_channel)
     shape = (2,) if per_channel else ()
     for p in (layer.p_pos, layer.p_neg):
         torch.testing.assert_close(p, torch.full(shape, 1.693147), rtol=0, atol=1e-6)
-    for tensor in (layer.raw_p_pos, layer.raw_p_neg, layer.q_pos, layer.q_neg):
-        assert torch.equal(tensor, torch.zeros(shape))
+    for name in ("raw_p_pos", "raw_p_neg", *others_of(coordinates, "")[2:]):
+        assert torch.equal(getattr(layer, name), torch.zeros(shape))
 
 
 @pytest.mark.parametrize("per_channel", [False, True])
-@pytest.mark.parametrize("name", ["p_pos", "p_neg", "q_pos", "q_neg"])
-def test_setting_an_exponent_reads_back(name: str, per_channel: bool) -> None:
-    layer = GNPAggregation(6, per_channel=per_channel)
+@pytest.mark.parametrize(("coordinates", "name"), PAIRS)
+def test_setting_an_exponent_reads_back(coordinates: str, name: str, per_channel: bool) -> None:
+    layer = two(6, coordinates, per_channel=per_channel)
     shape = (3,) if per_channel else ()
-    others = {other: getattr(layer, other).clone() for other in ("p_pos", "p_neg", "q_pos", "q_neg") if other != name}
+    others = {other: getattr(layer, other).clone() for other in others_of(coordinates, name)}
     values = [1.001, 1.2345, 2.0, 7.0, 20.9, 21.1, 49.999, 50.0] if name[0] == "p" else [-1.0, 0.0, 0.4, 1.0, 2.0]
     for value in values:
         for given in (value, torch.tensor(value), torch.tensor(value, dtype=torch.float64)):
@@ -53,9 +69,9 @@ def test_setting_an_exponent_reads_back(name: str, per_channel: bool) -> None:
         assert torch.equal(getattr(layer, other), value)
 
 
-@pytest.mark.parametrize("name", ["p_pos", "p_neg", "q_pos", "q_neg"])
-def test_setting_each_channel(name: str) -> None:
-    layer = GNPAggregation(6, per_channel=True)
+@pytest.mark.parametrize(("coordinates", "name"), PAIRS)
+def test_setting_each_channel(coordinates: str, name: str) -> None:
+    layer = two(6, coordinates, per_channel=True)
     values = torch.tensor([1.5, 3.0, 44.0])
     setattr(layer, name, values)
     torch.testing.assert_close(getattr(layer, name), values, rtol=0, atol=1e-5)
@@ -64,14 +80,15 @@ def test_setting_each_channel(name: str) -> None:
 @pytest.mark.parametrize("value", [1.0, 0.0, -2.0, 50.1, math.inf, math.nan])
 @pytest.mark.parametrize("name", ["p_pos", "p_neg"])
 def test_setting_p_out_of_range_is_an_error(name: str, value: float) -> None:
-    layer = GNPAggregation(4)
-    with pytest.raises(ValueError, match=rf"GNPAggregation\(4\): '{name}' must lie in \(1, 50\], got {value}$"):
+    layer = GNPAggregation(4, coordinates="published")
+    shown = r"GNPAggregation\(4, coordinates='published'\)"
+    with pytest.raises(ValueError, match=rf"{shown}: '{name}' must lie in \(1, 50\], got {value}$"):
         setattr(layer, name, value)
     assert getattr(layer, name).item() == pytest.approx(START_P)
 
 
 def test_setting_one_channel_out_of_range_changes_nothing() -> None:
-    layer = GNPAggregation(4, per_channel=True, p_max=10.0)
+    layer = two(4, per_channel=True, p_max=10.0)
     with pytest.raises(ValueError, match=r"'p_pos' must lie in \(1, 10\], got \[2.0, 11.0\]"):
         layer.p_pos = torch.tensor([2.0, 11.0])
     assert layer.raw_p_pos.tolist() == [0.0, 0.0]
@@ -79,43 +96,62 @@ def test_setting_one_channel_out_of_range_changes_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["p_pos", "q_neg"])
 def test_setting_a_wrong_shape_is_an_error(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"GNPAggregation\(4\): '{name}' must be a number, got shape \(2,\)"):
-        setattr(GNPAggregation(4), name, torch.tensor([2.0, 3.0]))
-    layer = GNPAggregation(4, per_channel=True)
+    shown = r"GNPAggregation\(4, coordinates='published'\)"
+    with pytest.raises(ValueError, match=rf"{shown}: '{name}' must be a number, got shape \(2,\)"):
+        setattr(two(4), name, torch.tensor([2.0, 3.0]))
+    layer = two(4, per_channel=True)
     with pytest.raises(ValueError, match=rf"'{name}' must be a number or one of shape \(2,\), got shape \(3,\)"):
         setattr(layer, name, torch.tensor([2.0, 3.0, 4.0]))
 
 
 @pytest.mark.parametrize(("branches", "missing"), [("positive", "neg"), ("negative", "pos")])
-def test_a_branch_left_out_has_no_exponents(branches: str, missing: str) -> None:
-    layer = GNPAggregation(4, branches=branches)
-    for symbol in "pq":
+@in_both_coordinates
+def test_a_branch_left_out_has_no_exponents(coordinates: str, branches: str, missing: str) -> None:
+    layer = two(4, coordinates, branches=branches)
+    for symbol in ("p", "growth" if coordinates == "growth" else "q"):
         assert not hasattr(layer, f"{symbol}_{missing}")
         with pytest.raises(AttributeError, match=f"{symbol}_{missing}"):
             setattr(layer, f"{symbol}_{missing}", 2.0)
 
 
 @pytest.mark.parametrize(
-    ("start", "branch", "p", "q"),
+    ("start", "branch", "p", "q", "growth"),
     [
-        ("sum", "pos", NEAR_ONE, 0.0),
-        ("mean", "pos", NEAR_ONE, 1.0),
-        ("max", "pos", 50.0, 0.0),
-        ("harmonic", "neg", NEAR_ONE, 0.0),
-        ("min", "neg", 50.0, 0.0),
+        ("sum", "pos", NEAR_ONE, 0.0, 1.0),
+        ("mean", "pos", NEAR_ONE, 1.0, 0.0),
+        ("max", "pos", 50.0, 0.0, 0.0),
+        ("rms", "pos", 2.0, 0.5, 0.0),
+        ("l2", "pos", 2.0, 0.0, 0.5),
+        ("harmonic", "neg", NEAR_ONE, 0.0, -1.0),
+        ("harmonic mean", "neg", NEAR_ONE, -1.0, 0.0),
+        ("min", "neg", 50.0, 0.0, 0.0),
     ],
 )
 @pytest.mark.parametrize("per_channel", [False, True])
-def test_start(start: str, branch: str, p: float, q: float, per_channel: bool) -> None:
-    layer = GNPAggregation(4, start=start, per_channel=per_channel, mix=False)
+@in_both_coordinates
+def test_start(coordinates: str, start: str, branch: str, p: float, q: float, growth: float, per_channel: bool) -> None:
+    layer = two(4, coordinates, start=start, per_channel=per_channel, mix=False)
     other = "neg" if branch == "pos" else "pos"
     shape = (2,) if per_channel else ()
-    for which, expected_p, expected_q in ((branch, p, q), (other, START_P, 0.0)):
+    size, value = ("growth", growth) if coordinates == "growth" else ("q", q)
+    for which, expected_p, expected_size in ((branch, p, value), (other, START_P, 0.0)):
         torch.testing.assert_close(getattr(layer, f"p_{which}"), torch.full(shape, expected_p), rtol=0, atol=1e-5)
-        torch.testing.assert_close(getattr(layer, f"q_{which}"), torch.full(shape, expected_q), rtol=0, atol=0)
+        learned = getattr(layer, f"{size}_{which}")
+        torch.testing.assert_close(learned, torch.full(shape, expected_size), rtol=0, atol=0)
 
     values = torch.tensor([2.0, 3.0, 6.0])
-    exact = {"sum": 11.0, "mean": 11 / 3, "max": 6.0, "harmonic": 1.0, "min": 2.0}[start]
+    exact = {
+        "sum": 11.0,
+        "mean": 11 / 3,
+        "max": 6.0,
+        "rms": math.sqrt(49 / 3),
+        "l2": 7.0,
+        "harmonic": 1.0,
+        "harmonic mean": 3.0,
+        "min": 2.0,
+    }[start]
+    if coordinates == "growth" and start in ("max", "min"):  # the power mean of 3 values: 3^(1/50) off
+        exact *= 3 ** (-1 / 50 if start == "max" else 1 / 50)
     channel = 0 if branch == "pos" else 2
     out = layer(values[:, None].expand(3, 4))[0, channel].item()
     assert out == pytest.approx(exact, rel=5e-3)  # 3 elements at p = 1.0025: at most 3^(1 - 1/p) off
@@ -124,10 +160,32 @@ def test_start(start: str, branch: str, p: float, q: float, per_channel: bool) -
 @pytest.mark.parametrize(
     ("start", "branches"), [("sum", "negative"), ("max", "negative"), ("min", "positive"), ("harmonic", "positive")]
 )
-def test_start_needs_its_branch(start: str, branches: str) -> None:
-    message = rf"start='{start}' needs the branch that branches='{branches}' leaves out"
+@in_both_coordinates
+def test_start_needs_its_branch(coordinates: str, start: str, branches: str) -> None:
+    message = rf"start='{start}' lies in no branch of branches='{branches}'"
     with pytest.raises(ValueError, match=message):
-        GNPAggregation(4, start=start, branches=branches)
+        two(4, coordinates, start=start, branches=branches)
+
+
+@pytest.mark.parametrize("branches", ["split", "both", "positive", "negative"])
+@in_both_coordinates
+def test_the_geometric_mean_lies_between_the_branches(coordinates: str, branches: str) -> None:
+    with pytest.raises(ValueError, match=rf"start='geometric' lies in no branch of branches='{branches}'"):
+        two(4, coordinates, start="geometric", branches=branches)
+
+
+@pytest.mark.parametrize("branch", ["pos", "neg"])
+@in_both_coordinates
+def test_the_other_exponent_of_the_size_can_be_read(coordinates: str, branch: str) -> None:
+    layer = two(4, coordinates).double()
+    learned, other = ("growth", "q") if coordinates == "growth" else ("q", "growth")
+    setattr(layer, f"p_{branch}", 4.0)
+    setattr(layer, f"{learned}_{branch}", 0.125)
+    sign = 1 if branch == "pos" else -1
+    assert getattr(layer, f"{other}_{branch}").item() == pytest.approx(sign * 0.25 - 0.125, abs=1e-12)
+    message = rf"'{other}' can be read and not set; it learns '{learned}'"
+    with pytest.raises(AttributeError, match=message):
+        setattr(layer, f"{other}_{branch}", 0.5)
 
 
 SEGMENT = torch.tensor([[1.0], [1.5], [1.7]], dtype=torch.float64)
@@ -172,7 +230,7 @@ def test_above_the_cap_p_reads_as_the_cap_and_can_return() -> None:
 
 
 def test_cap_in_one_channel_leaves_the_others_alone() -> None:
-    layer = GNPAggregation(3, branches="positive", per_channel=True, mix=False, p_max=6.0, eps=0.0).double()
+    layer = two(3, branches="positive", per_channel=True, mix=False, p_max=6.0, eps=0.0).double()
     layer.p_pos = torch.tensor([6.0, 3.0, 6.0])
     weights = torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64)
     (weights * layer(SEGMENT.expand(3, 3))).sum().backward()
@@ -219,7 +277,7 @@ def test_compile_keeps_the_cap() -> None:
     ids=["RMSprop", "Adam"],
 )
 def test_training_stops_at_the_cap_and_comes_back(optimizer: Callable[..., torch.optim.Optimizer]) -> None:
-    layer = GNPAggregation(1, branches="positive", mix=False, p_max=6.0).double()
+    layer = two(1, branches="positive", mix=False, p_max=6.0).double()
     steps = optimizer([layer.raw_p_pos])
 
     def train(target: Tensor, count: int) -> list[float]:
@@ -241,9 +299,12 @@ def test_training_stops_at_the_cap_and_comes_back(optimizer: Callable[..., torch
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("how", ["method", "to", "to_kwargs", "type", "parent"])
-def test_raw_exponents_stay_float32_in_half_precision(dtype: torch.dtype, how: str) -> None:
-    layer = GNPAggregation(4, bias=True)
-    layer.p_pos, layer.q_neg = 1.2345, 0.4321
+@in_both_coordinates
+def test_raw_exponents_stay_float32_in_half_precision(coordinates: str, dtype: torch.dtype, how: str) -> None:
+    layer = GNPAggregation(4, coordinates=coordinates, bias=True)
+    name_of_p, name_of_size = names_of(layer)
+    setattr(layer, name_of_p, 1.2345)
+    setattr(layer, name_of_size, 0.4321)
     before = {name: value.clone() for name, value in layer.state_dict().items() if name.startswith("raw")}
     model = torch.nn.Sequential(layer)
     {
@@ -268,52 +329,61 @@ def test_raw_exponents_stay_float32_in_half_precision(dtype: torch.dtype, how: s
     layer.float()
     for name, value in before.items():
         assert torch.equal(getattr(layer, name), value)
-    assert layer.p_pos.item() == pytest.approx(1.2345, abs=1e-6)
+    assert getattr(layer, name_of_p).item() == pytest.approx(1.2345, abs=1e-6)
 
 
-def test_gradients_of_raw_exponents_stay_float32_in_half_precision() -> None:
-    layer = GNPAggregation(4)
+@in_both_coordinates
+def test_gradients_of_raw_exponents_stay_float32_in_half_precision(coordinates: str) -> None:
+    layer = GNPAggregation(4, coordinates=coordinates)
     layer(torch.rand(3, 4)).sum().backward()
-    before = layer.raw_p_pos.grad.clone()
+    raw = [t for column in layer.exponents().values() for t in column]
+    before = [t.grad.clone() for t in raw]
     layer.half()
-    assert layer.raw_p_pos.grad.dtype == torch.float32
-    assert torch.equal(layer.raw_p_pos.grad, before)
+    for t, grad_before in zip((t for column in layer.exponents().values() for t in column), before, strict=True):
+        assert t.grad.dtype == torch.float32
+        assert torch.equal(t.grad, grad_before)
     assert layer.mix.weight.grad.dtype == torch.float16
 
 
-def test_raw_exponents_follow_double() -> None:
-    layer = GNPAggregation(4).double()
+@in_both_coordinates
+def test_raw_exponents_follow_double(coordinates: str) -> None:
+    layer = GNPAggregation(4, coordinates=coordinates).double()
     assert {p.dtype for p in layer.parameters()} == {torch.float64}
-    layer.p_pos = 1.23456789012
-    assert layer.p_pos.item() == pytest.approx(1.23456789012, abs=1e-12)
+    name = names_of(layer)[0]
+    setattr(layer, name, 1.23456789012)
+    assert getattr(layer, name).item() == pytest.approx(1.23456789012, abs=1e-12)
     layer.half()
-    assert {p.dtype for column in layer.exponents() for p in column} == {torch.float32}
+    assert {p.dtype for column in layer.exponents().values() for p in column} == {torch.float32}
 
 
 @pytest.mark.parametrize("default", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_raw_exponents_are_never_created_in_half_precision(default: torch.dtype) -> None:
+@in_both_coordinates
+def test_raw_exponents_are_never_created_in_half_precision(coordinates: str, default: torch.dtype) -> None:
     before = torch.get_default_dtype()
     try:
         torch.set_default_dtype(default)
-        layer = GNPAggregation(4, start="max")
+        layer = GNPAggregation(4, coordinates=coordinates, start="max")
     finally:
         torch.set_default_dtype(before)
     expected = torch.float64 if default == torch.float64 else torch.float32
-    assert layer.raw_p_pos.dtype == layer.raw_q_neg.dtype == expected
+    name_of_p, name_of_size = names_of(layer)
+    assert getattr(layer, f"raw_{name_of_p}").dtype == getattr(layer, f"raw_{name_of_size}").dtype == expected
     assert layer.mix.weight.dtype == default
-    assert layer.p_pos.item() == 50.0
+    assert getattr(layer, name_of_p).item() == 50.0
 
 
-def test_autocast_pools_in_full_precision() -> None:
-    layer = GNPAggregation(4, mix=False)
+@in_both_coordinates
+def test_autocast_pools_in_full_precision(coordinates: str) -> None:
+    layer = GNPAggregation(4, coordinates=coordinates, mix=False)
     x = torch.rand(len(INDEX), 4)
     with torch.autocast("cpu", torch.bfloat16):
         out = layer(x, INDEX)
     assert torch.equal(out, layer(x, INDEX))
 
 
-def test_moving_keeps_parameters_and_device() -> None:
-    layer = GNPAggregation(4).to("meta")
+@in_both_coordinates
+def test_moving_keeps_parameters_and_device(coordinates: str) -> None:
+    layer = GNPAggregation(4, coordinates=coordinates).to("meta")
     assert all(p.device.type == "meta" and p.dtype == torch.float32 for p in layer.parameters())
     assert all(p.device.type == "meta" for p in layer.half().parameters())
-    assert layer.raw_p_pos.dtype == torch.float32
+    assert getattr(layer, f"raw_{names_of(layer)[0]}").dtype == torch.float32

@@ -39,7 +39,8 @@ def raw_signed_exponent(p: Tensor, p_max: float, name: str = "p") -> Tensor:
     """The t of ``p``, the inverse of :func:`signed_exponent`."""
     if not bool((p.abs() <= p_max).all()):
         raise ValueError(f"{name} must lie in [-{p_max:g}, {p_max:g}], got {p.tolist()}")
-    return p.double().asinh()
+    t = p.double().asinh()
+    return torch.where(p.abs() == p_max, t * (1.0 + 1e-6), t)  # rounded to float32, the cap must still be reached
 
 
 def _capped(p: Tensor, p_max: float) -> Tensor:
