@@ -33,10 +33,10 @@ def results(x, p, q, uses, monkeypatch, eps=1e-6, edge_index=EDGE_INDEX):
     return y.detach(), x.grad, p.grad, q.grad
 
 
-def flags(x, p, eps=1e-6, relu=False):
+def flags(x, p, eps=1e-6, relu=False, form=NORM):
     """Of the blocks of channels: 0, 1 or 2 for none, all or some of them; and of the channels."""
     scalar = cpu._TYPES[x.dtype](eps)
-    found = cpu._node_powers(x, p.double(), scalar, relu, moments=True)[1].tolist()
+    found = cpu._node_powers(x, p.double(), scalar, relu, form, moments=True)[1].tolist()
     blocks = -(-x.size(1) // BLOCK)
     return found[:blocks], found[blocks:]
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnpool.ops import cpu_backward, cpu_index, cpu_kernels, cpu_nodes, reference
+from gnpool.ops import cpu_backward, cpu_index, cpu_kernels, cpu_near, cpu_nodes
 from gnpool.ops.cpu_math import BLOCK
 from gnpool.ops.cpu_threads import run_on_threads, thread_count
 from gnpool.ops.form import NORM
@@ -98,8 +98,6 @@ def pool_fwd(
     Half precision is computed and returned in float32. Where channels went by way of the nodes, their units, flags and
     powers come after the four: :func:`pool_bwd` computes them again if it does not get them.
     """
-    if form != NORM:
-        return reference.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu, form, stats)
     x, weight = _working(x, weight)
     N, D = x.shape
     S = ptr.numel() - 1
@@ -111,7 +109,7 @@ def pool_fwd(
         return terms
     x, weight, ptr, col, eid, p, q = _dense(x, weight, ptr, col, eid, p, q)
     long, n_long, slots = _plan(ptr, S, E)
-    part = torch.empty((slots, 3, D), dtype=torch.float64, device="cpu") if n_long else None
+    part = torch.empty((slots, cpu_kernels.PARTS, D), dtype=torch.float64, device="cpu") if n_long else None
     width = min(D, BLOCK)
     span = max(16, _TASK // width)
     tasks = -(-(E + S) // span) * -(-D // BLOCK)
@@ -120,34 +118,51 @@ def pool_fwd(
     flag: Any = None
     by_node, by_edge = False, True
     if col is not None and weight is None and E >= _USES * N:
-        center, flag, power, moment = _node_powers(x, p, scalar, relu, stats)
+        center, flag, power, moment = _node_powers(x, p, scalar, relu, form, stats)
         by_node, by_edge = _ways(flag, D)
+    near, n_near = None, 0
+    if form != NORM:
+        near, n_near, by_edge = _near(p, flag)
+    skip = flag if near is None else near
     common = (_at(p), _at(q), _at(y), _at(M), _at(C), _at(dydp), _at(long), _at(part))
-    sizes = (D, S, tasks, span, int(relu), int(stats), n_long, _at(flag))
+    sizes = (D, S, tasks, span, int(relu), form, int(stats), n_long)
     args = (_at(x), _at(weight), _at(ptr), _at(col), _at(eid), *common, *sizes)
-    keep = (x, weight, ptr, col, eid, p, q, y, M, C, dydp, long, part, flag)
+    keep = (x, weight, ptr, col, eid, p, q, y, M, C, dydp, long, part, flag, near)
     if by_edge:
-        _launch(cpu_kernels.fwd_kernel, args, scalar, threads, keep)
+        _launch(cpu_kernels.fwd_kernel, (*args, _at(skip)), scalar, threads, keep)
+    if n_near:
+        _launch(cpu_near.near_kernel, (*args, _at(near)), scalar, threads, keep)
     if by_node:
         lists = (_at(power), _at(moment), _at(ptr), _at(col), _at(p), _at(q), _at(center), _at(flag))
-        out = (_at(y), _at(M), _at(C), _at(dydp), _at(long), _at(part), D, S, tasks, span, int(stats), n_long)
+        out = (_at(y), _at(M), _at(C), _at(dydp), _at(long), _at(part), D, S, tasks, span, form, int(stats), n_long)
         held = (power, moment, ptr, col, p, q, center, flag, y, M, C, dydp, long, part)
         _launch(cpu_nodes.node_sum_kernel, (*lists, *out), scalar, threads, held)
     if n_long:
-        cpu_kernels.fwd_merge_kernel((_at(ptr), *common, D, int(stats), n_long), scalar)
+        merge = (_at(ptr), *common, D, form, int(stats), n_long)
+        cpu_kernels.fwd_merge_kernel(merge, scalar)
+        if n_near:
+            cpu_near.near_merge_kernel((*merge, _at(near)), scalar)
     return (*terms, center, flag, power) if by_node and stats else terms
 
 
-def _node_powers(x: Tensor, p: Tensor, eps: Any, relu: bool, moments: bool) -> tuple[Any, ...]:
+def _node_powers(x: Tensor, p: Tensor, eps: Any, relu: bool, form: int, moments: bool) -> tuple[Any, ...]:
     """The units of the channels, which of them are safe, the powers of all nodes there and, if wanted, moments."""
     N, D = x.shape
     blocks = -(-D // BLOCK)
     center, flag = x.new_empty(D), torch.empty(blocks + D, dtype=torch.int8, device="cpu")
     power, moment = torch.empty_like(x), torch.empty_like(x) if moments else None
-    args = (_at(x), _at(p), _at(center), _at(flag), _at(power), _at(moment), N, D, int(relu), int(moments))
+    args = (_at(x), _at(p), _at(center), _at(flag), _at(power), _at(moment), N, D, int(relu), form, int(moments))
     threads = 1 if N * D < _INLINE_BELOW else min(thread_count(), blocks)
     _launch(cpu_nodes.node_kernel, args, eps, threads, (x, p, center, flag, power, moment))
     return center, flag, power, moment
+
+
+def _near(p: Tensor, flag: Tensor | None) -> tuple[Tensor, int, bool]:
+    """Which channels of the growth form are near p = 0, how many, and whether any is left for ``fwd_kernel``."""
+    D = p.numel()
+    near = torch.empty(-(-D // BLOCK) + D, dtype=torch.int8, device="cpu")
+    count, rest = cpu_near.near_plan_kernel(p.data_ptr(), _at(flag), near.data_ptr(), D)
+    return near, count, rest > 0
 
 
 def _ways(flag: Tensor, D: int) -> tuple[bool, bool]:
@@ -183,9 +198,6 @@ def pool_bwd(
 
     ``nodes`` is what :func:`pool_fwd` gave beside y, M, C and dy/dp.
     """
-    if form != NORM:
-        lists, terms = (ptr, col, eid, t_ptr, t_row, t_eid), (y, M, C, dydp)
-        return reference.pool_bwd(grad, x, weight, *lists, p, q, *terms, eps, relu, form, need_x, need_weight)
     x_dtype, weight_dtype = x.dtype, x.dtype if weight is None else weight.dtype
     x, grad, weight = _working(x, grad, weight)
     N, D = x.shape
@@ -211,11 +223,11 @@ def pool_bwd(
         if nodes:
             center, flag, power = nodes
         else:
-            center, flag, power, _ = _node_powers(x, p, scalar, relu, moments=False)
+            center, flag, power, _ = _node_powers(x, p, scalar, relu, form, moments=False)
             cpu_nodes.node_uniform_kernel((_at(M), _at(center), _at(flag), S, D), scalar)
         by_node, by_edge = _ways(flag, D)
     args: tuple[int, ...] = (_at(grad), _at(ptr), _at(p), _at(y), _at(M), _at(C), _at(dydp))
-    args += (_at(pack), _at(mark), _at(sums), D, S, tasks, rows, _at(flag))
+    args += (_at(pack), _at(mark), _at(sums), D, S, tasks, rows, form, _at(flag))
     threads = 1 if (E + S) * D < _INLINE_BELOW else thread_count()
     keep: tuple[Any, ...] = (grad, ptr, p, y, M, C, dydp, pack, mark, sums, flag)
     _launch(cpu_backward.bwd_segment_kernel, args, scalar, min(threads, tasks), keep)
@@ -225,7 +237,8 @@ def pool_bwd(
                 dx.zero_()
             span = max(16, _TASK // min(D, BLOCK))
             tasks = -(-max(N, E) // span) * blocks
-            args = (_at(x), _at(ptr), _at(col), _at(p), _at(pack), _at(mark), _at(dx), N, D, S, tasks, span, int(relu))
+            args = (_at(x), _at(ptr), _at(col), _at(p), _at(pack), _at(mark), _at(dx))
+            args += (N, D, S, tasks, span, int(relu), form)
             keep = (x, ptr, col, p, pack, mark, dx)
             _launch(cpu_backward.bwd_rows_kernel, args, scalar, min(threads, tasks), keep)
     elif (need_x or need_weight) and N:
@@ -235,7 +248,8 @@ def pool_bwd(
         tasks = -(-(E + N) // span)
         dx_at = _at(dx) if need_x else 0
         args = (_at(x), _at(weight), _at(t_ptr), _at(t_row), _at(t_eid), _at(p), _at(pack), _at(mark), dx_at)
-        args += (_at(dw) if need_weight else 0, _at(long), _at(part), N, D, tasks, span, int(relu), n_long, _at(flag))
+        args += (_at(dw) if need_weight else 0, _at(long), _at(part), N, D, tasks, span, int(relu), form)
+        args += (n_long, _at(flag))
         keep = (x, weight, t_ptr, t_row, t_eid, p, pack, mark, dx, dw, long, part, flag)
         if by_edge:
             _launch(cpu_backward.bwd_sources_kernel, args, scalar, min(threads, tasks), keep)
@@ -244,7 +258,7 @@ def pool_bwd(
             tasks = -(-(E + N) // span) * blocks
             args = (_at(x), _at(t_ptr), _at(t_row), _at(p), _at(pack), _at(power), _at(center), _at(flag), _at(dx))
             keep = (x, t_ptr, t_row, p, pack, power, center, flag, dx, long, part)
-            args += (_at(long), _at(part), N, D, tasks, span, int(relu), n_long)
+            args += (_at(long), _at(part), N, D, tasks, span, int(relu), form, n_long)
             _launch(cpu_nodes.node_slope_kernel, args, scalar, min(threads, tasks), keep)
         if n_long and need_x:
             cpu_backward.bwd_merge_kernel((_at(t_ptr), _at(dx), _at(long), _at(part), D, n_long), scalar)

@@ -13,7 +13,18 @@ import math
 import numpy as np
 from numba import njit
 
-from gnpool.ops.cpu_kernels import AHEAD, PIECE, RUN, entry_weight, find_long, first_at, magnitude, next_task, row_at
+from gnpool.ops.cpu_kernels import (
+    AHEAD,
+    PIECE,
+    RUN,
+    entry_weight,
+    find_long,
+    first_at,
+    magnitude,
+    next_task,
+    removes,
+    row_at,
+)
 from gnpool.ops.cpu_math import (
     BLOCK,
     HUGE,
@@ -35,19 +46,23 @@ from gnpool.ops.cpu_math import (
     select,
     stack,
 )
+from gnpool.ops.form import KEEP, NORM
 
 
 @njit(**INLINE)
-def load_ranges(p, eps, low, high, scan, nb):
+def load_ranges(p, eps, form, low, high, scan, nb):
     """Per channel: the M for which ``slope`` will do, and whether it will not do for a denormal u."""
     facts = float_facts(eps)
     normal_eps = eps >= cast(2.0 ** facts[0], eps)
     for d in range(nb):
         value = p[d]
         highest = facts[1]
-        if value < 0.0:
+        fits = value >= 1.0 or value < 0.0 or (form != NORM and value == 0.0)
+        if fits and value < 1.0:
             highest = min(highest, facts[3] - facts[4])
-        fits = value >= 1.0 or value < 0.0
+        elif form != NORM and value > 0.0 and value < 1.0 and normal_eps:  # 2^((p - 1) l) <= (M / eps)^(1 - p)
+            fits = True
+            highest = min(highest, math.log2(np.float64(eps)) + (facts[1] - 6.0) / (1.0 - value))
         low[d] = cast(2.0 ** facts[0] if fits else np.inf, eps)
         high[d] = cast(2.0**highest if fits else 0.0, eps)
         # An exponent p - 1 in (0, 1) needs the logarithm of a denormal u to be right; so only without eps.
@@ -55,16 +70,16 @@ def load_ranges(p, eps, low, high, scan, nb):
 
 
 @njit(**INLINE)
-def load_slopes(p, eps, power, power_64, thr, dead, nb):
-    """Per channel: p - 1, the largest v without a slope, and whether such an entry is removed (p < 0) or only flat."""
+def load_slopes(p, eps, form, power, power_64, thr, dead, nb):
+    """Per channel: p - 1, the largest v without a slope, and whether such an entry takes no NaN from others."""
     for d in range(nb):
         value = p[d]
-        value = value if value != 0.0 else np.nan
+        value = value if value != 0.0 or form != NORM else np.nan
         value = max(min(value, HUGE), -HUGE) if value == value else value
         power_64[d] = value - 1.0
         power[d] = cast(value - 1.0, eps)
-        thr[d] = eps if value < 0.0 else cast(0.0, eps)
-        dead[d] = value < 0.0
+        thr[d] = eps if removes(value, form) else cast(0.0, eps)
+        dead[d] = form != NORM or value < 0.0
 
 
 @njit(**INLINE)
@@ -104,12 +119,12 @@ def slope_by_need(z, clip, eps, thr, m, power, power_64, gc, idle, low, high, sc
 def bwd_segment_kernel(args, eps):
     """Over segments: the packed (M, g C), the marks, and the partial sums of dp and dq of each task."""
     (counter, grad_at, ptr_at, p_at, y_at, M_at, C_at, dydp_at, pack_at, mark_at, sums_at) = args[:11]
-    (D, S, tasks, span, flag_at) = args[11:]
+    (D, S, tasks, span, form, flag_at) = args[11:]
     ptr, mark, flag = pointer(ptr_at, np.int64(0)), pointer(mark_at, np.int8(0)), pointer(flag_at, np.int8(0))
     grad, y, dydp = pointer(grad_at, eps), pointer(y_at, eps), pointer(dydp_at, eps)
-    M, C = pointer(M_at, eps), pointer(C_at, eps)
+    M, C, p = pointer(M_at, eps), pointer(C_at, eps), pointer(p_at, 0.0)
     pack, sums = pointer(pack_at, eps), pointer(sums_at, 0.0)
-    low, high, m_t, g_t = stack(eps), stack(eps), stack(eps), stack(eps)
+    low, high, m_t, g_t, blank = stack(eps), stack(eps), stack(eps), stack(eps), stack(eps)
     dp, dq, scans = stack(0.0), stack(0.0), stack(np.int8(0))
     done = np.int64(0)
     while True:
@@ -120,10 +135,12 @@ def bwd_segment_kernel(args, eps):
         for c0 in range(0, D, BLOCK):
             nb = min(np.int64(BLOCK), D - c0)
             by_edge = flag_at == 0 or flag[c0 // BLOCK] != 1  # by way of the nodes neither M nor marks matter
-            load_ranges(pointer(p_at + 8 * c0, 0.0), eps, low, high, scans, nb)
+            load_ranges(pointer(p_at + 8 * c0, 0.0), eps, form, low, high, scans, nb)
             scan = False
             for d in range(nb):
                 scan |= scans[d] != 0
+                # An M of 0 is nobody's unit, but where zeros are kept beside p <= 0: all other powers vanish there.
+                blank[d] = cast(0.0 if form == KEEP and p[c0 + d] <= 0.0 else 1.0, eps)
                 dp[d] = 0.0
                 dq[d] = 0.0
             for s in range(task * span, min(S, (task + 1) * span)):
@@ -143,8 +160,9 @@ def bwd_segment_kernel(args, eps):
                 bad = np.int64(0)
                 for d in range(nb):
                     m = M[at + d]
-                    bad |= np.int64(not ((m == cast(0.0, eps)) | ((m >= low[d]) & (m <= high[d]))))
-                    m_t[d] = select(m == cast(0.0, eps), cast(1.0, eps), m)
+                    none = (m == cast(0.0, eps)) & (blank[d] != cast(0.0, eps))
+                    bad |= np.int64(not (none | ((m >= low[d]) & (m <= high[d]))))
+                    m_t[d] = select(none, blank[d], m)
                 for d in range(nb):
                     pack[2 * s * D + c0 + d] = m_t[d]
                 mark[s * ((D + BLOCK - 1) // BLOCK) + c0 // BLOCK] = 1 if bad != 0 else (2 if scan else 0)
@@ -166,7 +184,7 @@ def has_denormal(x, r, nb, w, clip, tiny):
 @compiled
 def bwd_rows_kernel(args, eps):
     """dx where every row of x is used at most once: ranges of entries, rows written directly."""
-    (counter, x_at, ptr_at, col_at, p_at, pack_at, mark_at, dx_at, N, D, S, tasks, span, relu) = args
+    (counter, x_at, ptr_at, col_at, p_at, pack_at, mark_at, dx_at, N, D, S, tasks, span, relu, form) = args
     x, dx, pack = pointer(x_at, eps), pointer(dx_at, eps), pointer(pack_at, eps)
     ptr, col, mark = pointer(ptr_at, np.int64(0)), pointer(col_at, np.int64(0)), pointer(mark_at, np.int8(0))
     has_col = col_at != 0
@@ -189,8 +207,8 @@ def bwd_rows_kernel(args, eps):
         c0 = block * BLOCK
         nb = min(np.int64(BLOCK), D - c0)
         if block != last_block:
-            load_slopes(pointer(p_at + 8 * c0, 0.0), eps, power, power_64, thr, dead, nb)
-            load_ranges(pointer(p_at + 8 * c0, 0.0), eps, low, high, scan, nb)
+            load_slopes(pointer(p_at + 8 * c0, 0.0), eps, form, power, power_64, thr, dead, nb)
+            load_ranges(pointer(p_at + 8 * c0, 0.0), eps, form, low, high, scan, nb)
             last_block = block
         lo = (task // blocks) * span
         hi = lo + span
@@ -265,7 +283,7 @@ def lane_sum(values, lane, nb):
 def bwd_sources_kernel(args, eps):
     """dx and dw by source rows, over the transposed lists; long lists leave float64 partial sums for the merge."""
     (counter, x_at, weight_at, t_ptr_at, t_row_at, t_eid_at, p_at, pack_at, mark_at) = args[:9]
-    (dx_at, dw_at, long_at, part_at, N, D, tasks, span, relu, n_long, flag_at) = args[9:]
+    (dx_at, dw_at, long_at, part_at, N, D, tasks, span, relu, form, n_long, flag_at) = args[9:]
     x, dx, pack, dw = pointer(x_at, eps), pointer(dx_at, eps), pointer(pack_at, eps), pointer(dw_at, eps)
     weight, part, long = pointer(weight_at, eps), pointer(part_at, 0.0), pointer(long_at, np.int64(0))
     t_ptr, t_row, t_eid = pointer(t_ptr_at, np.int64(0)), pointer(t_row_at, np.int64(0)), pointer(t_eid_at, np.int64(0))
@@ -297,8 +315,8 @@ def bwd_sources_kernel(args, eps):
             c0 = block * BLOCK
             nb = min(np.int64(BLOCK), D - c0)
             if block != last_block:
-                load_slopes(pointer(p_at + 8 * c0, 0.0), eps, power, power_64, thr, dead, nb)
-                load_ranges(pointer(p_at + 8 * c0, 0.0), eps, low, high, scan, nb)
+                load_slopes(pointer(p_at + 8 * c0, 0.0), eps, form, power, power_64, thr, dead, nb)
+                load_ranges(pointer(p_at + 8 * c0, 0.0), eps, form, low, high, scan, nb)
                 for d in range(nb, BLOCK):
                     prod[d] = zero
                 last_block = block

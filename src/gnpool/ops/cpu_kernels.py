@@ -3,10 +3,13 @@
 Shapes: x (N, D), segments (S, D), entries E. Addresses and sizes come in one tuple of integers, so that a call costs
 little. The work is cut into *tasks* by shapes alone: ranges of (entries + segments) times blocks of ``BLOCK`` channels.
 Threads draw tasks from a counter. A segment longer than ``PIECE`` entries is cut into pieces, whose partial results
-(M, A, B) are merged in order: the bits do not depend on the number of threads.
+(M, A, B, K) are merged in order: the bits do not depend on the number of threads.
 
 Per segment and channel, with u = v + eps, l = log2(u / M) and M the largest (p > 0) or the smallest kept u (p < 0):
 A = sum 2^(p l) and B = sum l 2^(p l). Both signs of p share this form, so one loop serves both.
+
+The growth form needs one number more, K: the entries that take part. It is 1 in the norm form, since
+y = M (A / K)^(1/p) n^-q is then the same formula. Exponents near 0 have kernels of their own, in ``cpu_near.py``.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
@@ -30,7 +33,6 @@ from gnpool.ops.cpu_math import (
     float_facts,
     from_bits,
     int_facts,
-    log2_any,
     log2_ratio,
     log2_ratio_any,
     pointer,
@@ -39,9 +41,12 @@ from gnpool.ops.cpu_math import (
     select,
     stack,
 )
+from gnpool.ops.form import KEEP, NORM, REMOVE
 
 #: Entries of a segment reduced in one go; longer segments are cut.
 PIECE = 512
+#: Numbers that a piece leaves for each channel.
+PARTS = 4
 #: Entries summed in the type of x before the sum moves on to float64.
 RUN = 32
 #: Entries between the one in hand and the one fetched from memory, where rows are gathered.
@@ -80,22 +85,28 @@ def first_at(ptr, S, key):
 
 
 @njit(**INLINE)
-def load_exponents(p, eps, p_t, p_64, inv_p, thr, off, flip, low, high, nb):
+def removes(p, form):
+    """Whether entries up to eps are removed."""
+    return form == REMOVE or (form == NORM and p < 0.0)
+
+
+@njit(**INLINE)
+def load_exponents(p, eps, form, p_t, p_64, inv_p, thr, off, flip, low, high, nb):
     """Per channel: p and 1/p in working form, the removal threshold, how to order u, the range of M that is fast."""
     facts = float_facts(eps)
     ints = int_facts(bits(eps))
     normal_eps = eps >= cast(2.0 ** facts[0], eps)
     for d in range(nb):
         value = p[d]
-        if value == 0.0:
+        if value == 0.0 and form == NORM:
             value = np.nan
-        negative = value < 0.0
+        negative = value < 0.0 or value == 0.0
         a = abs(value)
         work = min(a, HUGE)
         p_64[d] = -work if negative else (work if a == a else a)
         p_t[d] = cast(p_64[d], eps)
         inv_p[d] = 1.0 / value
-        thr[d] = eps if negative else cast(-1.0, eps)
+        thr[d] = eps if removes(value, form) else cast(-1.0, eps)
         off[d] = cast(ints[1] if negative else 0, off[d])
         flip[d] = cast(-1 if negative else 0, flip[d])
         lowest, highest = facts[0], facts[1]
@@ -156,15 +167,15 @@ def find_long(long, n_long, s):
 
 
 @njit(**INLINE)
-def finish(y, M, C, dydp, at, nb, n, stats, m_64, a_64, b_64, inv_p, q_64, log_a, factor, like):
-    """y = M A^(1/p) n^-q, C = n^-q A^(1/p - 1) and dy/dp of one segment, in float64, rounded once at the end.
+def finish(y, M, C, dydp, at, nb, n, stats, m_64, a_64, b_64, k_64, inv_p, q_64, log_a, factor, like):
+    """y = M (A / K)^(1/p) n^-q, C = dy/du at u = M and dy/dp of one segment, in float64, rounded once at the end.
 
     y has a loop of its own, so that its bits do not depend on ``stats``.
     """
     log_n = math.log2(np.float64(n)) if n > 0 else 0.0
     for d in range(nb):
         m, a = m_64[d], a_64[d]
-        log_a[d] = log2_any(a) * inv_p[d]
+        log_a[d] = select(a != a, a, log2_ratio(a, k_64[d])) * inv_p[d]
         f0, f1, f2 = exp2_parts(log_a[d] - q_64[d] * log_n)
         factor[d] = f0 * f1 * f2
         value = select((a == 0.0) | ((m == 0.0) & (a == a)), 0.0, m * f0 * f1 * f2)
@@ -186,14 +197,14 @@ def fwd_kernel(args, eps):
     (counter, x_at, weight_at, ptr_at, col_at, eid_at, p_at, q_at, y_at, M_at, C_at, dydp_at, long_at, part_at) = args[
         :14
     ]
-    (D, S, tasks, span, relu, stats, n_long, flag_at) = args[14:]
+    (D, S, tasks, span, relu, form, stats, n_long, skip_at) = args[14:]
     x = pointer(x_at, eps)
     weight = pointer(weight_at, eps)
     ptr = pointer(ptr_at, np.int64(0))
     col = pointer(col_at, np.int64(0))
     eid = pointer(eid_at, np.int64(0))
     long = pointer(long_at, np.int64(0))
-    flag = pointer(flag_at, np.int8(0))
+    skip = pointer(skip_at, np.int8(0))
     part = pointer(part_at, 0.0)
     q = pointer(q_at, 0.0)
     y, M, C, dydp = pointer(y_at, eps), pointer(M_at, eps), pointer(C_at, eps), pointer(dydp_at, eps)
@@ -213,7 +224,7 @@ def fwd_kernel(args, eps):
         stack(eps),
     )
     p_64, inv_p, q_64, m_64, a_64, b_64 = stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0)
-    a_any, b_any = stack(0.0), stack(0.0)
+    a_any, b_any, k_64 = stack(0.0), stack(0.0), stack(0.0)
     off, flip, key = stack(ib), stack(ib), stack(ib)
 
     blocks = (D + BLOCK - 1) // BLOCK
@@ -226,12 +237,12 @@ def fwd_kernel(args, eps):
         if task >= tasks:
             break
         block = task % blocks
-        if flag_at != 0 and flag[block] == 1:  # all of it is done by way of the nodes
+        if skip_at != 0 and skip[block] == 1:  # other kernels do all of it
             continue
         c0 = block * BLOCK
         nb = min(np.int64(BLOCK), D - c0)
         if block != last_block:
-            load_exponents(pointer(p_at + 8 * c0, 0.0), eps, p_t, p_64, inv_p, thr, off, flip, low, high, nb)
+            load_exponents(pointer(p_at + 8 * c0, 0.0), eps, form, p_t, p_64, inv_p, thr, off, flip, low, high, nb)
             for d in range(nb):
                 q_64[d] = q[c0 + d]
             last_block = block
@@ -356,14 +367,25 @@ def fwd_kernel(args, eps):
                         fast = (m >= low[d]) & (m <= high[d])
                         a_64[d] = select(fast, a_64[d], a_any[d])
                         b_64[d] = select(fast, b_64[d], b_any[d])
+                for d in range(nb):
+                    k_64[d] = np.float64(hi - lo) if form == KEEP else np.float64(form == NORM)
+                if form == REMOVE:
+                    for e in range(lo, hi):
+                        r0 = row_at(col, has_col, e, D, c0)
+                        w0 = entry_weight(weight, has_w, eid, has_eid, e, eps)
+                        for d in range(nb):
+                            k_64[d] += select(magnitude(x[r0 + d] * w0, clip) <= thr[d], 0.0, 1.0)
                 if slot < 0:
-                    finish(y, M, C, dydp, s * D + c0, nb, n, stats, m_64, a_64, b_64, inv_p, q_64, a_any, b_any, eps)
+                    finish(
+                        y, M, C, dydp, s * D + c0, nb, n, stats, m_64, a_64, b_64, k_64, inv_p, q_64, a_any, b_any, eps
+                    )  # fmt: skip
                 else:
-                    at = slot * 3 * D + c0
+                    at = slot * PARTS * D + c0
                     for d in range(nb):
                         part[at + d] = m_64[d]
                         part[at + D + d] = a_64[d]
                         part[at + 2 * D + d] = b_64[d]
+                        part[at + 3 * D + d] = k_64[d]
                     slot += 1
                 i += 1
             s += 1
@@ -372,12 +394,12 @@ def fwd_kernel(args, eps):
 @compiled
 def fwd_merge_kernel(args, eps):
     """Joins the pieces of the long segments, in order."""
-    (ptr_at, p_at, q_at, y_at, M_at, C_at, dydp_at, long_at, part_at, D, stats, n_long) = args
+    (ptr_at, p_at, q_at, y_at, M_at, C_at, dydp_at, long_at, part_at, D, form, stats, n_long) = args
     ptr, long = pointer(ptr_at, np.int64(0)), pointer(long_at, np.int64(0))
     part, p, q = pointer(part_at, 0.0), pointer(p_at, 0.0), pointer(q_at, 0.0)
     y, M, C, dydp = pointer(y_at, eps), pointer(M_at, eps), pointer(C_at, eps), pointer(dydp_at, eps)
     p_64, inv_p, q_64, m_64, a_64, b_64 = stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0)
-    a_any, b_any = stack(0.0), stack(0.0)
+    a_any, b_any, k_64 = stack(0.0), stack(0.0), stack(0.0)
     for c0 in range(0, D, BLOCK):
         nb = min(np.int64(BLOCK), D - c0)
         for d in range(nb):
@@ -393,18 +415,20 @@ def fwd_merge_kernel(args, eps):
                 m_64[d] = np.inf if p_64[d] < 0.0 else 0.0
                 a_64[d] = 0.0
                 b_64[d] = 0.0
+                k_64[d] = 0.0
             for i in range(slot, slot + pieces):
-                at = 3 * i * D + c0
+                at = PARTS * i * D + c0
                 for d in range(nb):
                     m = part[at + d]
                     better = select(p_64[d] < 0.0, m < m_64[d], m > m_64[d])
                     m_64[d] = select(better & (part[at + D + d] != 0.0), m, m_64[d])
             for i in range(slot, slot + pieces):
-                at = 3 * i * D + c0
+                at = PARTS * i * D + c0
                 for d in range(nb):
                     a = part[at + D + d]
                     log_r = log2_ratio_any(part[at + d], m_64[d])
                     w = select(a == 0.0, 0.0, exp2_any(p_64[d] * log_r))
                     a_64[d] += w * a
                     b_64[d] += select(w == 0.0, 0.0, w * (part[at + 2 * D + d] + a * log_r))
-            finish(y, M, C, dydp, s * D + c0, nb, n, stats, m_64, a_64, b_64, inv_p, q_64, a_any, b_any, eps)
+                    k_64[d] = select(form == NORM, 1.0, k_64[d] + part[at + 3 * D + d])
+            finish(y, M, C, dydp, s * D + c0, nb, n, stats, m_64, a_64, b_64, k_64, inv_p, q_64, a_any, b_any, eps)

@@ -329,10 +329,101 @@ def exp2_any(t):
     return a * b * c
 
 
+# The trio for exponents near 0, float64, with as many terms as the type of ``like`` is worth --------------------------
+
+
+def log2_near(u: Any, m: Any, like: Any) -> Any:
+    """``log2_ratio_any``, for u and m of the type of ``like``; the error is 1e-10 for float32."""
+    raise TypeError("for compiled code only")
+
+
+def exp2_near(t: Any, like: Any) -> Any:
+    """2^t for t <= 0; exactly 1 at 0. The error is 1e-10 for float32."""
+    raise TypeError("for compiled code only")
+
+
+def second_near(t: Any, like: Any) -> Any:
+    """E_1(t ln 2) with E_1(t) = ((t - 1) e^t + 1) / t^2, for t in [-1, 0]. The error is 1e-10 for float32."""
+    raise TypeError("for compiled code only")
+
+
 @njit(**INLINE)
-def log2_any(a):
-    """log2 of a positive normal number; NaN stays NaN."""
-    return select(a != a, a, _log2_ratio64(a, 1.0))
+def _log2_near32(u, m):
+    ub = bits(u)
+    j = ub - bits(m) + 0x0008000000000000
+    scaled = from_bits(ub - (j & -0x0010000000000000))
+    s = (scaled - m) / (scaled + m)
+    t = s * s
+    poly = 0.34841608193298535385
+    poly = poly * t + 0.41120515858286537578
+    poly = poly * t + 0.57709235656962301571
+    poly = poly * t + 0.96179662178814688766
+    poly = poly * t + 2.8853900818358207231
+    value = np.float64(np.int32(j >> 52)) + s * poly
+    value = select((u == 0.0) | (m == np.inf), -HUGE, value)
+    value = select((m == 0.0) | (u == np.inf), HUGE, value)
+    value = select(u == m, 0.0, value)
+    return select((u != u) | (m != m), u + m, value)
+
+
+@njit(**INLINE)
+def _exp2_near32(t):
+    t = select(t < -1023.0, -1023.0, t)
+    shifted = t + _MAGIC64
+    f = t - (shifted - _MAGIC64)
+    poly = 0.000015297323760701074108
+    poly = poly * f + 0.00015461444698569129083
+    poly = poly * f + 0.0013333502386162770741
+    poly = poly * f + 0.0096180566785246380754
+    poly = poly * f + 0.055504108839096183929
+    poly = poly * f + 0.24022650922288758071
+    poly = poly * f + 0.69314718055994530942
+    poly = poly * f + 1.0
+    return poly * from_bits((bits(shifted) << 52) + 0x3FF0000000000000)
+
+
+@njit(**INLINE)
+def _second_near32(t):
+    poly = 0.000014200239894540682768
+    poly = poly * t + 0.00018390166658775187604
+    poly = poly * t + 0.0015986541081760163163
+    poly = poly * t + 0.011099315393981292214
+    poly = poly * t + 0.06005637776572473703
+    poly = poly * t + 0.23104904469073246673
+    return poly * t + 0.49999999984200763796
+
+
+@njit(**INLINE)
+def _second_near64(t):
+    poly = 4.2799187252363576634e-10
+    poly = poly * t + 8.8938725531592119313e-9
+    poly = poly * t + 1.3168647428206747364e-7
+    poly = poly * t + 1.6943642369837353304e-6
+    poly = poly * t + 0.000019254209614569858674
+    poly = poly * t + 0.00019047933267651985549
+    poly = poly * t + 0.0016030215031360476438
+    poly = poly * t + 0.011100821731120225486
+    poly = poly * t + 0.060056626739657219988
+    poly = poly * t + 0.23104906018664549089
+    return poly * t + 0.49999999999999998783
+
+
+@overload(log2_near, strict=False)
+def _log2_near(u: Any, m: Any, like: Any) -> Any:
+    chosen = _log2_near32 if like == types.float32 else log2_ratio_any
+    return lambda u, m, like: chosen(u, m)
+
+
+@overload(exp2_near, strict=False)
+def _exp2_near(t: Any, like: Any) -> Any:
+    chosen = _exp2_near32 if like == types.float32 else _exp2_weight64
+    return lambda t, like: chosen(t)
+
+
+@overload(second_near, strict=False)
+def _second_near(t: Any, like: Any) -> Any:
+    chosen = _second_near32 if like == types.float32 else _second_near64
+    return lambda t, like: chosen(t)
 
 
 # Facts about the two types -----------------------------------------------------------------------------------------

@@ -20,7 +20,18 @@ Powers are computed in float64, so that a segment far from G loses nothing.
 
 import numpy as np
 
-from gnpool.ops.cpu_kernels import AHEAD, PIECE, RUN, find_long, finish, first_at, magnitude, next_task
+from gnpool.ops.cpu_kernels import (
+    AHEAD,
+    PARTS,
+    PIECE,
+    RUN,
+    find_long,
+    finish,
+    first_at,
+    magnitude,
+    next_task,
+    removes,
+)
 from gnpool.ops.cpu_math import (
     BLOCK,
     bits,
@@ -35,6 +46,7 @@ from gnpool.ops.cpu_math import (
     select,
     stack,
 )
+from gnpool.ops.form import KEEP, NORM, REMOVE
 
 NONE, ALL, SOME = 0, 1, 2
 
@@ -45,14 +57,14 @@ def node_kernel(args, eps):
 
     Channels in which nothing takes part have G = 1 and powers of 0.
     """
-    (counter, x_at, p_at, center_at, flag_at, power_at, moment_at, N, D, relu, moments) = args
+    (counter, x_at, p_at, center_at, flag_at, power_at, moment_at, N, D, relu, form, moments) = args
     x, p, center = pointer(x_at, eps), pointer(p_at, 0.0), pointer(center_at, eps)
     power, moment, flag = pointer(power_at, eps), pointer(moment_at, eps), pointer(flag_at, np.int8(0))
     clip = cast(0.0 if relu else -np.inf, eps)
     facts = float_facts(eps)
     limit = 80.0 if facts[1] < 1000.0 else 600.0  # binary digits between the largest and the smallest power
     lowest, highest = bits(cast(2.0 ** facts[0], eps)), bits(cast(2.0 ** facts[1], eps))
-    low, high = stack(bits(eps)), stack(bits(eps))
+    low, high, naught = stack(bits(eps)), stack(bits(eps)), stack(bits(eps))
     thr, unit, unit_64, p_64, fit = stack(eps), stack(eps), stack(0.0), stack(0.0), stack(np.int8(0))
     blocks = (D + BLOCK - 1) // BLOCK
     done = np.int64(0)
@@ -64,7 +76,9 @@ def node_kernel(args, eps):
         c0 = block * BLOCK
         nb = min(np.int64(BLOCK), D - c0)
         for d in range(nb):
-            thr[d] = eps if p[c0 + d] < 0.0 else cast(-1.0, eps)
+            thr[d] = eps if removes(p[c0 + d], form) else cast(-1.0, eps)
+            # The bits of a u without a power: of 0, unless it is kept beside p < 0 and its power is infinite.
+            naught[d] = cast(-1 if form == KEEP and p[c0 + d] < 0.0 else 0, naught[d])
             low[d] = cast(bits(cast(np.inf, eps)), low[d])
             high[d] = cast(-1, high[d])
         for r in range(N):
@@ -72,7 +86,7 @@ def node_kernel(args, eps):
             for d in range(nb):  # bits order what is not negative, and NaN comes above all
                 v = magnitude(x[at + d], clip)
                 b = bits(v + eps)
-                out = (v <= thr[d]) | (b == cast(0, b))
+                out = (v <= thr[d]) | (b == naught[d])
                 low[d] = select(out | (b > low[d]), low[d], b)
                 high[d] = select(out | (b < high[d]), high[d], b)
         safe = np.int64(0)
@@ -113,7 +127,7 @@ def node_kernel(args, eps):
 def node_sum_kernel(args, eps):
     """y, M = G, C and dy/dp of the segments, in the flagged channels, as sums of W and l W."""
     (counter, power_at, moment_at, ptr_at, col_at, p_at, q_at, center_at, flag_at) = args[:9]
-    (y_at, M_at, C_at, dydp_at, long_at, part_at, D, S, tasks, span, stats, n_long) = args[9:]
+    (y_at, M_at, C_at, dydp_at, long_at, part_at, D, S, tasks, span, form, stats, n_long) = args[9:]
     long, part = pointer(long_at, np.int64(0)), pointer(part_at, 0.0)
     power, moment, center = pointer(power_at, eps), pointer(moment_at, eps), pointer(center_at, eps)
     ptr, col, flag = pointer(ptr_at, np.int64(0)), pointer(col_at, np.int64(0)), pointer(flag_at, np.int8(0))
@@ -122,8 +136,8 @@ def node_sum_kernel(args, eps):
     zero = cast(0.0, eps)
     a_t, b_t = stack(eps), stack(eps)
     y_t, M_t, C_t, dydp_t = stack(eps), stack(eps), stack(eps), stack(eps)
-    inv_p, q_64, m_64, a_64, b_64, log_a, factor = (
-        stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0),
+    inv_p, q_64, m_64, a_64, b_64, k_64, log_a, factor = (
+        stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0), stack(0.0),
     )  # fmt: skip
     blocks = (D + BLOCK - 1) // BLOCK
     last = ptr[S]
@@ -165,6 +179,12 @@ def node_sum_kernel(args, eps):
                 for d in range(nb):
                     a_64[d] = 0.0
                     b_64[d] = 0.0
+                    k_64[d] = np.float64(hi - e) if form == KEEP else np.float64(form == NORM)
+                if form == REMOVE:  # no power that takes part is 0
+                    for t in range(e, hi):
+                        r0 = col[t] * D + c0
+                        for d in range(nb):
+                            k_64[d] += select(power[r0 + d] == zero, 0.0, 1.0)
                 while e < hi:
                     stop = min(hi, e + RUN)
                     for d in range(nb):
@@ -196,21 +216,24 @@ def node_sum_kernel(args, eps):
                         b_64[d] += b_t[d]
                 at = s * D + c0
                 if slot < 0 and not some:
-                    finish(y, M, C, dydp, at, nb, n, stats, m_64, a_64, b_64, inv_p, q_64, log_a, factor, eps)
+                    finish(y, M, C, dydp, at, nb, n, stats, m_64, a_64, b_64, k_64, inv_p, q_64, log_a, factor, eps)
                 elif slot < 0:
-                    finish(y_t, M_t, C_t, dydp_t, 0, nb, n, stats, m_64, a_64, b_64, inv_p, q_64, log_a, factor, eps)
+                    finish(
+                        y_t, M_t, C_t, dydp_t, 0, nb, n, stats, m_64, a_64, b_64, k_64, inv_p, q_64, log_a, factor, eps
+                    )
                     for d in range(nb):
                         if flag[blocks + c0 + d] != 0:
                             y[at + d] = y_t[d]
                             if stats:
                                 M[at + d], C[at + d], dydp[at + d] = M_t[d], C_t[d], dydp_t[d]
                 else:  # as fwd_merge_kernel takes it
-                    at = slot * 3 * D + c0
+                    at = slot * PARTS * D + c0
                     for d in range(nb):
                         if flag[blocks + c0 + d] != 0:
                             part[at + d] = m_64[d]
                             part[at + D + d] = a_64[d]
                             part[at + 2 * D + d] = b_64[d]
+                            part[at + 3 * D + d] = k_64[d]
                     slot += 1
                 i += 1
             s += 1
@@ -245,7 +268,7 @@ def node_uniform_kernel(args, eps):
 def node_slope_kernel(args, eps):
     """dx in the flagged channels: the power of the node times the sum of g C over its segments."""
     (counter, x_at, t_ptr_at, t_row_at, p_at, pack_at, power_at, center_at, flag_at, dx_at) = args[:10]
-    (long_at, part_at, N, D, tasks, span, relu, n_long) = args[10:]
+    (long_at, part_at, N, D, tasks, span, relu, form, n_long) = args[10:]
     long, part = pointer(long_at, np.int64(0)), pointer(part_at, 0.0)
     x, dx, pack, power = pointer(x_at, eps), pointer(dx_at, eps), pointer(pack_at, eps), pointer(power_at, eps)
     t_ptr, t_row = pointer(t_ptr_at, np.int64(0)), pointer(t_row_at, np.int64(0))
@@ -267,7 +290,7 @@ def node_slope_kernel(args, eps):
         c0 = block * BLOCK
         nb = min(np.int64(BLOCK), D - c0)
         for d in range(nb):
-            thr[d] = eps if p[c0 + d] < 0.0 else zero
+            thr[d] = eps if removes(p[c0 + d], form) else zero
             unit[d] = np.float64(center[c0 + d])
         first_key = (task // blocks) * span
         stop_key = first_key + span
@@ -313,7 +336,8 @@ def node_slope_kernel(args, eps):
                 for d in range(nb):
                     z = x[at + d]
                     v = magnitude(z, clip)
-                    idle = select(p[c0 + d] < 0.0, 0.0, a_64[d] * 0.0)  # a flat entry still passes NaN on
+                    # In the norm form a flat entry still passes NaN on.
+                    idle = select((form != NORM) | (p[c0 + d] < 0.0), 0.0, a_64[d] * 0.0)
                     h = a_64[d] * np.float64(power[at + d]) * (unit[d] / np.float64(v + eps))
                     a_64[d] = select(v <= thr[d], idle, select(z < zero, -h, h))
                 if slot < 0 and not some:
