@@ -17,7 +17,7 @@ POSITIVE = torch.tensor([[1.0, 2.0], [2.0, 4.0], [4.0, 0.5], [3.0, 3.0], [5.0, 1
 def test_equals_the_operator_on_positive_rows(named):
     x = POSITIVE.clone().requires_grad_()
     y = NamedPooling(named.name)(x, INDEX, dim_size=4)
-    expected = norm_pool(POSITIVE, INDEX, p=named.p, q=named.q, dim_size=4, eps=0.0)
+    expected = norm_pool(POSITIVE, INDEX, p=named.p, growth=named.growth, dim_size=4, eps=0.0)
     torch.testing.assert_close(y, expected, rtol=1e-12, atol=1e-14)
     torch.autograd.gradcheck(lambda x: NamedPooling(named.name)(x, INDEX, dim_size=4), x)
 
@@ -33,6 +33,7 @@ def test_equals_the_operator_on_positive_rows(named):
         ("harmonic mean", 4.0),
         ("L2 norm", 20**0.5),
         ("root mean square", (20 / 3) ** 0.5),
+        ("geometric mean", 0.0),  # a zero counts
         ("mean with a 0", 6 / 4),
         ("harmonic sum with a 1", 4 / 7),  # of 1, 2 and 4
     ],
@@ -51,9 +52,10 @@ def test_zeros_and_empty_segments_have_finite_gradients(named):
     assert torch.isfinite(x.grad).all()
 
 
-def test_a_layer_keeps_the_channels_and_the_columns_of_its_branches():
+@pytest.mark.parametrize(("coordinates", "branches"), [("published", None), ("growth", "split")])
+def test_a_layer_keeps_the_channels_and_the_columns_of_its_branches(coordinates, branches):
     torch.manual_seed(0)
-    layer = GNPAggregation(5, bias=True).double()
+    layer = GNPAggregation(5, branches=branches, coordinates=coordinates, bias=True).double()
     x = torch.rand(6, 5, dtype=torch.float64) + 0.1
     both = CrystalAggregation.from_gnp(layer, {"positive": "max", "negative": "harmonic sum"})
     weight, bias = layer.mix.weight, layer.mix.bias
@@ -64,6 +66,17 @@ def test_a_layer_keeps_the_channels_and_the_columns_of_its_branches():
     one = CrystalAggregation.from_gnp(layer, {"negative": "harmonic sum"}, bias=False)
     torch.testing.assert_close(one(x, INDEX), low @ weight[:, 2:].T, rtol=1e-12, atol=1e-14)
     assert repr(one) == "CrystalAggregation(5, harmonic sum[2:5])"
+
+
+@pytest.mark.parametrize("named", NAMES, ids=str)
+def test_one_branch_becomes_any_name_over_all_channels(named):
+    torch.manual_seed(0)
+    layer = GNPAggregation(2, bias=True).double()
+    crystal = CrystalAggregation.from_gnp(layer, {"one": named.name})
+    assert crystal.parts == [(0, 2, named.name)]
+    pooled = norm_pool(POSITIVE, INDEX, p=named.p, growth=named.growth, dim_size=4, eps=0.0)
+    expected = pooled @ layer.mix.weight.T + layer.mix.bias
+    torch.testing.assert_close(crystal(POSITIVE, INDEX, dim_size=4), expected, rtol=1e-12, atol=1e-14)
 
 
 def test_ptr_and_neighbors():

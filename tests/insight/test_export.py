@@ -73,7 +73,7 @@ class Indexed(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.conv = SAGEConv(1, 6, aggr=GNPAggregation(1))
-        self.readout = GNPAggregation(6)
+        self.readout = GNPAggregation(6, coordinates="published")
         self.head = MLP([6, 6, 1])
 
     def forward(self, x, edge_index, batch):
@@ -90,9 +90,18 @@ def node_net(**options):
     return replaced(model, {"layers.0.aggr": {"negative": "min"}})
 
 
+def growth_net():
+    """Layers of both rules for rows of 0 in one file."""
+    model = GraphNet(1, "gnpg", GNPAggregation(6, zeros="remove"), hidden=6)
+    model.aggr.p, model.aggr.growth, model.readout.p = 1e-4, 0.3, -0.7
+    return model
+
+
 MODELS = {
     "crystallised": (crystal, {}, "harmonic_sum_pool"),
     "learned": (lambda: GraphNet(1, hidden=6), {}, "norm_pool"),
+    "learned growth": (growth_net, {}, "power_mean_pool"),
+    "geometric": (lambda: replaced(growth_net(), {"aggr": {"one": "geometric mean"}}), {}, "geometric_mean_pool"),
     "GIN": (lambda: GraphNet(1, "mean", hidden=6, form="gin", eps=0.5, activation="elu"), {}, "mean_pool"),
     "nodes": (node_net, {"channels": 2, "weights": True}, "min_pool"),
     "nodes, GIN": (lambda: node_net(form="gin", eps=0.5), {"channels": 2, "weights": True}, "min_pool"),
@@ -152,16 +161,38 @@ def test_every_name_is_exact(named):
     "options", [{}, {"branches": "both"}, {"branches": "negative"}, {"nonneg": "abs"}, {"eps": 0.0}]
 )
 @pytest.mark.parametrize("p", [1.2, 49.0])
-def test_a_learned_layer(options, p):
-    layer = GNPAggregation(4, mix=False, **options).double()
+@pytest.mark.parametrize("coordinates", ["published", "growth"])
+def test_a_learned_layer_of_two_branches(options, p, coordinates):
+    layer = GNPAggregation(4, mix=False, coordinates=coordinates, **{"branches": "split", **options}).double()
+    size = "q" if coordinates == "published" else "growth"
     for short in ("pos", "neg"):
         if hasattr(layer, f"raw_p_{short}"):
             setattr(layer, f"p_{short}", p)
-            setattr(layer, f"q_{short}", 0.3)
+            setattr(layer, f"{size}_{short}", 0.3)
     x, index = torch.randn(8, 4, dtype=torch.float64), torch.tensor([0, 0, 0, 2, 2, 3, 3, 3])
     x[5:] = 0.0  # a segment of zeros, and segment 1 has no row
     expected = layer(x, index, dim_size=4).detach()
     torch.testing.assert_close(written(layer)(x, index, 4), expected, rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize(("zeros", "eps"), [("keep", 1e-6), ("keep", 0.0), ("remove", 1e-6), ("remove", 0.0)])
+@pytest.mark.parametrize("p", [-49.0, -1.0, -1e-4, 0.0, 1e-12, 1e-6, 0.4, 1.0, 49.0])
+def test_a_learned_layer_of_one_branch(p, zeros, eps):
+    """Through p = 0, with zeros in a segment, a segment of zeros (the last) and one without rows (the second)."""
+    layer = GNPAggregation(4, mix=False, zeros=zeros, eps=eps).double()
+    layer.p, layer.growth = p, 0.3
+    generator = torch.Generator().manual_seed(0)
+    x, index = torch.randn(8, 4, generator=generator).double(), torch.tensor([0, 0, 0, 2, 2, 3, 3, 3])
+    x[5:] = 0.0
+    expected = layer(x, index, dim_size=4).detach()
+    torch.testing.assert_close(written(layer)(x, index, 4), expected, rtol=1e-9, atol=1e-300)
+
+
+def test_exponents_per_channel_are_written():
+    layer = GNPAggregation(3, mix=False, per_channel=True).double()
+    layer.p, layer.growth = torch.tensor([-2.0, 0.0, 5.0]), torch.tensor([0.0, 0.5, -1.0])
+    x, index = torch.rand(6, 3, dtype=torch.float64), torch.tensor([0, 0, 1, 1, 1, 1])
+    torch.testing.assert_close(written(layer)(x, index, 2), layer(x, index).detach(), rtol=1e-9, atol=0)
 
 
 def written(layer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from gnpool.insight.names import NAMES
 from gnpool.insight.proposals import combinations, one_throughout
 from gnpool.insight.reading import BranchReading, Reading
 
@@ -12,8 +13,8 @@ NEGATIVE = ("min", "harmonic sum", "harmonic mean")
 
 
 def branch(layer, name, share, **distances):
-    known = {n.replace(" ", "_"): n for n in (*POSITIVE, *NEGATIVE)}
-    names = POSITIVE if name == "positive" else NEGATIVE
+    known = {n.replace(" ", "_"): n for n in (*POSITIVE, *NEGATIVE, "geometric mean")}
+    names = {"positive": POSITIVE, "negative": NEGATIVE, "one": [one.name for one in NAMES]}[name]
     ranking = sorted({n: distances.get(n.replace(" ", "_"), 0.9) for n in names}.items(), key=lambda pair: pair[1])
     assert set(distances) <= set(known)
     return BranchReading(layer, name, 1.5, 0.0, ranking[0][0], ranking[0][1], share, True, tuple(ranking))
@@ -39,6 +40,14 @@ def test_one_branch_comes_before_two():
     found = first(reading, 20)
     assert found[0] == {"pool": {"positive": "max"}}
     assert {"pool": {"positive": "max", "negative": "min"}} in found
+
+
+def test_one_branch_is_tried_with_names_of_either_sign_nearest_first():
+    near = {"geometric_mean": 0.01, "min": 0.02, "sum": 0.03, "max": 0.6}
+    found = list(combinations(Reading((branch("pool", "one", 1.0, **near),), True)))
+    assert found[:4] == [{"pool": {"one": name}} for name in ("geometric mean", "min", "sum", "max")]
+    two = Reading((branch("a", "one", 1.0, **near), branch("b", "one", 1.0, mean=0.0)), True)
+    assert first(two, 1) == [{"a": {"one": "geometric mean"}, "b": {"one": "mean"}}]
 
 
 def test_names_that_do_the_same_are_tried_once():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
 
 from gnpool import GNPAggregation, GNPConv, read
+from gnpool.insight import NAMES
+from gnpool.insight.probe import recording
 from gnpool.models import GraphNet, SetNet
 
 
@@ -56,6 +59,58 @@ def test_names(p, q, branch, name):
     assert other.sentence == "hardly used (0.0 % of the output)"
 
 
+def growing(p, growth, **options):
+    """A set network whose GNP learns the growth in one branch and stands at (p, growth)."""
+    torch.manual_seed(1)
+    model = SetNet(1, "gnpg", hidden=8, pool_options=options)
+    with torch.no_grad():
+        for weight in model.mlp.parameters():
+            weight.abs_()
+    model.pool.p, model.pool.growth = p, growth
+    return model
+
+
+@pytest.mark.parametrize("batch", [None, sets()], ids=["plane", "data"])
+@pytest.mark.parametrize("named", NAMES, ids=str)
+def test_one_branch_can_be_any_name(named, batch):
+    p = math.copysign(min(abs(named.p), 49.0), named.p)
+    (found,) = read(growing(p + 0.01 * (abs(p) < 2), named.growth + 0.01), batch).branches
+    assert (found.branch, found.name, found.near) == ("one", named.name, True)
+    assert found.sentence == named.name
+    assert found.share == (None if batch is None else 1.0)
+    assert {name for name, _ in found.ranking} == {one.name for one in NAMES}
+    assert found.growth == pytest.approx(named.growth + 0.01, abs=1e-6)
+
+
+def test_the_same_pooling_has_the_same_distances_in_both_coordinates():
+    published, growth = pooled(3.0, 0.1), growing(3.0, 1 / 3 - 0.1)
+    growth.pool.mix.weight.data[:, 4:] = 0.0
+    for batch in (None, sets()):
+        (one,) = read(growth, batch).branches
+        positive = read(published, batch).branches[0]
+        assert (positive.p, positive.growth) == pytest.approx((one.p, one.growth))
+        assert positive.q == pytest.approx(0.1)
+        distances = dict(one.ranking)
+        for name, distance in positive.ranking:
+            assert distance == pytest.approx(distances[name], abs=2e-3 if batch is not None else 1e-6)
+
+
+@pytest.mark.parametrize("zeros", ["keep", "remove"])
+def test_rows_of_zero_are_read_as_the_layer_takes_them(zeros):
+    """With removal, (1, 1) is n times the mean of the rows that stay: values, and no distance, as in the layer."""
+    layer = GNPAggregation(1, mix=False, zeros=zeros)
+    rows = torch.tensor([[0.0], [3.0], [5.0], [0.0], [0.0], [7.0]])
+    index = torch.tensor([0, 0, 0, 1, 1, 1])
+    with recording(layer) as calls:
+        expected = layer(rows, index)
+    (call,) = calls[""]
+    found = call.pool(slice(0, 1), 1.0, 1.0)
+    torch.testing.assert_close(found, expected.detach().double(), rtol=1e-6, atol=0)
+    assert found[1].item() == pytest.approx(7.0 if zeros == "keep" else 21.0, rel=1e-5)
+    reading = read(layer, (rows, index), forward=lambda model, batch: model(*batch))
+    assert (reading.branches[0].name, reading.branches[0].distance < 1e-6) == ("sum", True)
+
+
 def test_a_point_between_the_names_is_called_that():
     found = read(pooled(2.5, 0.3), sets(count=30)).branches[0]
     assert not found.near
@@ -63,13 +118,13 @@ def test_a_point_between_the_names_is_called_that():
 
 
 def test_equal_messages_are_read_in_function_space():
-    """On constant messages p = 2, q = -1/2 is the sum, though the plane says otherwise."""
-    model = GraphNet(1, hidden=8)
-    model.aggr.p_pos, model.aggr.q_pos = 2.0, -0.5
+    """On constant messages all poolings of growth 0 are the mean, though the plane says otherwise."""
+    model = GraphNet(1, "gnpg", hidden=8)
+    model.aggr.p, model.aggr.growth = 49.0, 0.0
     graph = Data(x=torch.ones(4, 1), edge_index=torch.tensor([[1, 2, 3, 0, 0, 1], [0, 0, 0, 1, 2, 2]]))
     batch = Batch.from_data_list([graph])
     with_data, without = read(model, batch).branches[0], read(model).branches[0]
-    assert (without.name, with_data.name) == ("L2 norm", "sum")
+    assert (without.name, with_data.name) == ("max", "mean")
     assert with_data.distance < 1e-6
 
 
@@ -95,22 +150,34 @@ def test_fused_layers_are_seen_and_left_as_they_were():
 def test_prints_as_a_table_and_goes_through_json():
     reading = read(pooled(1.001, 0.0), sets())
     lines = str(reading).splitlines()
-    assert lines[0].split() == ["layer", "branch", "p", "q", "reading"]
-    assert lines[1] == "pool   positive   1.00  0.00  sum, 100 % of the output"
+    assert lines[0].split() == ["layer", "branch", "p", "q", "growth", "reading"]
+    assert lines[1] == "pool   positive   1.00  0.00    1.00  sum, 100 % of the output"
     content = json.loads(json.dumps(reading.to_dict()))
     assert content["branches"][0]["name"] == "sum"
     assert content["branches"][0]["ranking"][0][0] == "sum"
 
 
+def test_a_table_of_growth_has_no_q_and_its_json_none_at_0():
+    reading = read(growing(0.0, -0.001))
+    assert str(reading).splitlines() == ["layer  branch     p  growth  reading", "pool   one     0.00    0.00  geometric mean"]
+    (found,) = json.loads(json.dumps(reading.to_dict(), allow_nan=False))["branches"]
+    assert (found["p"], found["growth"], found["q"]) == (0.0, pytest.approx(-0.001), None)
+    (found,) = read(growing(2.0, 0.5)).to_dict()["branches"]
+    assert found["q"] == pytest.approx(0.0, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     "options", [{"branches": "positive"}, {"branches": "both"}, {"per_channel": True}, {"mix": False}]
 )
-def test_every_kind_of_layer(options):
-    layer = GNPAggregation(4, **options)
+@pytest.mark.parametrize("coordinates", ["growth", "published"])
+def test_every_kind_of_layer(options, coordinates):
+    layer = GNPAggregation(4, coordinates=coordinates, **options)
     reading = read(layer, torch.rand(6, 4), forward=lambda model, x: model(x))
+    branches = options.get("branches", layer.branches)
     assert [b.branch for b in reading.branches] == (
-        ["positive"] if "positive" in options.values() else ["positive", "negative"]
+        [branches] if branches in ("positive", "one") else ["positive", "negative"]
     )
+    assert {b.coordinates for b in reading.branches} == {coordinates}
     assert all(b.share is not None for b in reading.branches)
 
 

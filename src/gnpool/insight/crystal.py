@@ -18,7 +18,8 @@ class NamedPooling(Aggregation):
     r"""A pooling with a name, exact, of rows that are not negative.
 
     sum, mean, max and min are PyG's: for the minimum a zero counts. The harmonic poolings leave zeros out,
-    :math:`1 / \sum_{x > 0} 1/x`, and are 0 where nothing is left. "mean with a 0" is :math:`\sum x / (n + 1)`, and
+    :math:`1 / \sum_{x > 0} 1/x`, and are 0 where nothing is left. The geometric mean is :math:`\exp` of the mean of
+    :math:`\log x`, and a zero makes it 0. "mean with a 0" is :math:`\sum x / (n + 1)`, and
     "harmonic sum with a 1" :math:`1 / (1 + \sum_{x > 0} 1/x)`: one element joins the set first. An empty segment gives
     0, or what the one element gives.
     """
@@ -46,6 +47,10 @@ class NamedPooling(Aggregation):
             total = self.reduce(x, index, None, dim_size, dim, reduce="sum")
             return total / (1 + self.reduce(torch.ones_like(x), index, None, dim_size, dim, reduce="sum"))
         present = x > 0
+        if self.name == "geometric mean":
+            logs = self.reduce(torch.where(present, x, 1.0).log(), index, None, dim_size, dim, reduce="mean")
+            least = self.reduce(x, index, None, dim_size, dim, reduce="min")  # 0 for an empty segment too
+            return torch.where(least > 0, logs.exp(), 0.0)
         inverse = torch.where(present, 1 / torch.where(present, x, 1.0), 0.0)
         total = self.reduce(inverse, index, None, dim_size, dim, reduce="sum")
         if self.name == "harmonic sum with a 1":

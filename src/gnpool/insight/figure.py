@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnpool.insight.names import NAMES
+from gnpool.insight.names import NAMES, across
+from gnpool.insight.probe import curve_name
 
 if TYPE_CHECKING:
     from gnpool.insight.reading import Reading
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # told apart by colour-blind readers too
-Q_RANGE = (-1.6, 1.6)  # shown at least
-LEFT = ("min", "mean", "sum", "root mean square")  # names that stand left of their points, so that none is over another
+MARKERS = {"one": "D", "positive": "^", "negative": "v"}
+TICKS = (-math.inf, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, math.inf)
+GROWTH_RANGE = (-1.2, 1.2)  # shown at least
+# Where names stand beside their points, in typographic points, and which of their ends: none is over another.
+LABELS = {
+    "min": (6, 7, "left"),
+    "mean": (-5, 7, "right"),
+    "root mean square": (0, -15, "center"),
+    "max": (4, 7, "right"),
+    "L2 norm": (9, -3, "left"),
+}
 Curve = Sequence[float]
 
 
 def draw_plane(reading: Reading, path: str | Path, curves: Mapping[str, Mapping[str, Curve]] | None = None) -> Path:
-    """Draw every branch of a reading in the plane of 1/p and q; faint marks are branches that are hardly used.
+    """Draw every branch of a reading in the plane of p and the growth; faint marks are branches that are hardly used.
 
     Args:
         reading (Reading): What :func:`read` found.
         path (str or Path): The picture to write.
-        curves (Mapping, optional): For a layer, its exponents over training, ``{"p_pos": [...], "q_pos": [...], ...}``.
+        curves (Mapping, optional): For a layer, its exponents over training, ``{"p": [...], "growth": [...]}``, or
+            ``{"p_pos": [...], "q_pos": [...], ...}`` of the two branches of published coordinates.
     """
     try:
         from matplotlib.figure import Figure
@@ -32,23 +44,23 @@ def draw_plane(reading: Reading, path: str | Path, curves: Mapping[str, Mapping[
     figure = Figure(figsize=(8.0, 5.0), layout="constrained")
     axes = figure.subplots()
     draw_names(axes)
-    lowest, highest = Q_RANGE
+    lowest, highest = GROWTH_RANGE
     for number, branch in enumerate(reading.branches):
-        color, short = COLORS[number % len(COLORS)], "pos" if branch.branch == "positive" else "neg"
-        strength = 1.0 if branch.used else 0.3
-        taken = (curves or {}).get(branch.layer, {})
-        if f"p_{short}" in taken:
-            sign = 1 if short == "pos" else -1
-            inverse = [sign / float(p) for p in taken[f"p_{short}"]]
-            q = [float(value) for value in taken[f"q_{short}"]]
-            axes.plot(inverse, q, "-", color=color, alpha=0.6 * strength, linewidth=1.5, zorder=2)
-            axes.plot(inverse[:1], q[:1], "x", color=color, alpha=strength, zorder=2)
-            lowest, highest = min(lowest, *q), max(highest, *q)
-        label = f"{branch.layer or 'layer'}, {branch.branch}: {branch.sentence}"
-        marker = "^" if branch.branch == "positive" else "v"
-        axes.plot(1 / branch.p, branch.q, marker, color=color, alpha=strength, markersize=9, label=label, zorder=3)
-        lowest, highest = min(lowest, branch.q), max(highest, branch.q)
-    axes.set_ylim(lowest - 0.1, highest + 0.1)
+        color, strength = COLORS[number % len(COLORS)], 1.0 if branch.used else 0.3
+        way = points((curves or {}).get(branch.layer, {}), branch.branch)
+        if way:
+            place, growth = [across(p) for p, _ in way], [value for _, value in way]
+            axes.plot(place, growth, "-", color=color, alpha=0.6 * strength, linewidth=1.5, zorder=2)
+            axes.plot(place[:1], growth[:1], "x", color=color, alpha=strength, zorder=2)
+            lowest, highest = min(lowest, *growth), max(highest, *growth)
+        which = "" if branch.branch == "one" else f", {branch.branch}"
+        label = f"{branch.layer or 'layer'}{which}: {branch.sentence}"
+        marker = MARKERS[branch.branch]
+        axes.plot(
+            across(branch.p), branch.growth, marker, color=color, alpha=strength, markersize=8, label=label, zorder=3
+        )
+        lowest, highest = min(lowest, branch.growth), max(highest, branch.growth)
+    axes.set_ylim(lowest - 0.05, highest + 0.05)
     figure.legend(loc="outside lower center", fontsize=9, frameon=False)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,22 +68,41 @@ def draw_plane(reading: Reading, path: str | Path, curves: Mapping[str, Mapping[
     return path
 
 
+def points(curves: Mapping[str, Curve], branch: str) -> list[tuple[float, float]]:
+    """p with its sign and the growth of a branch over training, from the exponents of its layer.
+
+    Example:
+        >>> from gnpool.insight.figure import points
+        >>> points({"p_neg": [1.0, 2.0], "q_neg": [0.0, -0.5]}, "negative")
+        [(-1.0, -1.0), (-2.0, 0.0)]
+        >>> points({"p": [1.0, 0.0], "growth": [1.0, 0.5]}, "one")
+        [(1.0, 1.0), (0.0, 0.5)]
+    """
+    p, q, growth = (curves.get(curve_name(kind, branch)) for kind in ("p", "q", "growth"))
+    if p is None or (q is None and growth is None):
+        return []
+    sign = -1 if branch == "negative" else 1
+    signed = [sign * float(value) for value in p]
+    if growth is None:
+        growth = [1 / p - float(value) for p, value in zip(signed, q or (), strict=True)]
+    return list(zip(signed, map(float, growth), strict=True))
+
+
 def draw_names(axes: Any) -> None:
-    """The points of the plane that have a name, on axes of 1/p that are labelled in p, and q."""
+    """The points of the plane that have a name, on axes of the growth and of p on the scale of ``across``."""
     for named in NAMES:
-        axes.plot(1 / named.p, named.q, "o", color="0.75", markersize=9, zorder=1)
-        side, align = (-8, "right") if named.name in LEFT else (8, "left")
+        at = (across(named.p), named.growth)
+        axes.plot(*at, "o", color="0.75", markersize=9, zorder=1)
+        right, up, align = LABELS.get(named.name, (0, 7, "center"))
         axes.annotate(
-            named.name,
-            (1 / named.p, named.q),
-            textcoords="offset points",
-            xytext=(side, 7),
-            ha=align,
-            color="0.35",
-            fontsize=9,
+            named.name, at, textcoords="offset points", xytext=(right, up), ha=align, color="0.35", fontsize=9
         )
-    axes.axvline(0, color="0.9", linewidth=1, zorder=0)
-    axes.set_xlim(-1.15, 1.15)
-    axes.set_xticks((-1, -0.5, 0, 0.5, 1), ["-1", "-2", "±∞", "2", "1"])
-    axes.set_xlabel("p, in even steps of 1/p")
-    axes.set_ylabel("q")
+    axes.axhline(0, color="0.8", linewidth=1, zorder=0)
+    axes.grid(color="0.94", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.set_xlim(-2.1, 2.1)
+    axes.set_ylim(*GROWTH_RANGE)
+    axes.set_xticks([across(p) for p in TICKS], [f"{p:g}".replace("inf", "∞") for p in TICKS])
+    axes.set_yticks((-1, -0.5, 0, 0.5, 1), ["-1", "-1/2", "0", "1/2", "1"])
+    axes.set_xlabel("p (in even steps of 1/p beyond -1 and 1)")
+    axes.set_ylabel("growth (power of n)")

@@ -13,10 +13,11 @@ from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregat
 
 from gnpool.insight.crystal import CrystalAggregation
 from gnpool.insight.names import BY_NAME
-from gnpool.insight.probe import branches_of
+from gnpool.insight.probe import branches_of, curve_name
 from gnpool.nn import GNPAggregation
 
 PYG = {SumAggregation: "sum", MeanAggregation: "mean", MaxAggregation: "max", MinAggregation: "min"}
+SMALL_P = 1e-9
 FUNCTION = {name: name.lower().replace(" ", "_") + "_pool" for name in BY_NAME}
 
 # Source of the poolings by name: rows x (N, D), the segment of each (N,), and the number of segments.
@@ -51,6 +52,13 @@ def l2_norm_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
 def root_mean_square_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
     return scatter(x.square(), index, dim=0, dim_size=size, reduce="mean").sqrt()
 """,
+    "geometric mean": '''
+def geometric_mean_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
+    """exp of the mean of log x; 0 where a row is 0."""
+    logs = scatter(torch.where(x > 0, x, 1.0).log(), index, dim=0, dim_size=size, reduce="mean")
+    least = scatter(x, index, dim=0, dim_size=size, reduce="min")
+    return torch.where(least > 0, logs.exp(), 0.0)
+''',
     "mean with a 0": '''
 def mean_with_a_0_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
     """sum(x) / (n + 1)"""
@@ -62,6 +70,27 @@ def harmonic_sum_with_a_1_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
     """1 / (1 + sum(1/x)) over the rows above 0."""
     inverse = torch.where(x > 0, 1 / torch.where(x > 0, x, 1.0), 0.0)
     return 1 / (1 + scatter(inverse, index, dim=0, dim_size=size, reduce="sum"))
+''',
+    "learned growth": f'''
+def power_mean_pool(
+    x: Tensor, index: Tensor, size: int, p: Tensor, growth: Tensor, eps: float, above: float
+) -> Tensor:
+    """n^growth (mean of u^p)^(1/p) with u = x + eps, of the rows above a limit; n counts all. p = 0: the geometric."""
+    logs, kept = (x.double() + eps).log(), x > above
+    sign = torch.where(p >= 0, 1.0, -1.0).double()
+    key = torch.where(kept, logs * sign, -torch.inf)
+    best = torch.full((size, x.size(1)), -torch.inf, dtype=key.dtype, device=x.device)
+    best = best.scatter_reduce(0, index[:, None].expand_as(key), key, "amax", include_self=True) * sign
+    some = torch.isfinite(best)
+    best = torch.where(some, best, 0.0)  # log of the largest row, or of the smallest: the others are measured by it
+    off = torch.where(kept, logs - best[index], 0.0)
+    near = p.abs() < {SMALL_P!r}  # there the mean of the logarithms
+    part = torch.where(kept, torch.where(near, off, torch.expm1(p * off)), 0.0)
+    members = scatter(kept.double(), index, dim=0, dim_size=size, reduce="sum").clamp(min=1.0)
+    mean = scatter(part, index, dim=0, dim_size=size, reduce="sum") / members
+    level = torch.where(near, mean, torch.log1p(mean) / torch.where(near, 1.0, p))
+    count = scatter(torch.ones_like(off[:, :1]), index, dim=0, dim_size=size, reduce="sum").clamp(min=1.0)
+    return torch.where(some, (best + level + growth * count.log()).exp(), 0.0).to(x.dtype)
 ''',
     "learned": '''
 def norm_pool(x: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor, eps: float) -> Tensor:
@@ -104,15 +133,18 @@ def pooling_class(name: str, layer: Any) -> tuple[str, list[str]]:
         words = "; ".join(f"{kind} of channels {start} to {stop - 1}" for start, stop, _, kind in parts)
         needs = [kind for *_, kind in parts]
     elif type(layer).__name__ in ("GNPAggregation", "StudyGNPAggregation") and getattr(layer, "mask", None) is None:
-        parts, needs = [], ["learned"]
+        growing = layer.coordinates == "growth"
+        function, size = ("power_mean_pool", "growth") if growing else ("norm_pool", "q")
+        eps = float(layer.eps)
+        limit = f", {eps if layer.zeros == 'remove' else -1.0!r}" if growing else ""  # no row is below 0
+        parts, needs = [], ["learned growth" if growing else "learned"]
         for part in branches_of(layer):
-            short, sign = ("pos", "") if part.name == "positive" else ("neg", "-")
             start, stop = part.inputs.start, part.inputs.stop
-            shape = list(getattr(layer, f"raw_p_{short}").shape)
-            setup += [f'self.register_buffer("{e}_{short}", torch.zeros({shape}))' for e in "pq"]
-            rows = f"x[:, {start}:{stop}]"
-            call = f"norm_pool({rows}, index, size, {sign}self.p_{short}, self.q_{short}, {float(layer.eps)!r})"
-            parts.append((start, stop, call, f"p = {part.p:.4g}, q = {part.q:.4g}"))
+            p, other = (curve_name(kind, part.name) for kind in ("p", size))
+            setup += [f'self.register_buffer("{e}", torch.zeros({list(getattr(layer, e).shape)}))' for e in (p, other)]
+            sign = "-" if part.name == "negative" else ""
+            call = f"{function}(x[:, {start}:{stop}], index, size, {sign}self.{p}, self.{other}, {eps!r}{limit})"
+            parts.append((start, stop, call, f"p = {part.p:.4g}, {size} = {getattr(part, size):.4g}"))
         words = "; ".join(f"{kind} for channels {start} to {stop - 1}" for start, stop, _, kind in parts)
         words = f"Learned: {words}"
     else:
@@ -135,9 +167,9 @@ def pooling_state(layer: Any) -> dict[str, torch.Tensor]:
     """The tensors of the module that :func:`pooling_class` describes."""
     state: dict[str, torch.Tensor] = {}
     if isinstance(layer, GNPAggregation):
-        for short in ("pos", "neg"):
-            if hasattr(layer, f"raw_p_{short}"):
-                state |= {f"{e}_{short}": getattr(layer, f"{e}_{short}").detach().clone() for e in "pq"}
+        size = "growth" if layer.coordinates == "growth" else "q"
+        names = [curve_name(kind, part.name) for part in branches_of(layer) for kind in ("p", size)]
+        state = {name: getattr(layer, name).detach().clone() for name in names}
     mix = getattr(layer, "mix", None)
     if mix is not None:
         state |= {f"mix.{name}": value.detach().clone() for name, value in mix.state_dict().items()}

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnpool.insight.names import published_q
 from gnpool.nn import GNPAggregation
 from gnpool.ops import norm_pool
 
-BRANCHES = {"positive": "pos", "negative": "neg"}
+BRANCHES = {"one": "", "positive": "pos", "negative": "neg"}  # with the end of the names of its parameters
 
 
 def gnp_layers(model: torch.nn.Module) -> dict[str, GNPAggregation]:
@@ -22,35 +23,47 @@ def gnp_layers(model: torch.nn.Module) -> dict[str, GNPAggregation]:
     return {path: module for path, module in model.named_modules() if isinstance(module, GNPAggregation)}
 
 
+def curve_name(kind: str, branch: str) -> str:
+    """The name of an exponent of a branch, as an attribute of its layer and as a curve: ``p``, ``q_pos``, ..."""
+    return f"{kind}_{BRANCHES[branch]}".rstrip("_")
+
+
 @dataclass(frozen=True)
 class Branch:
-    """One branch of a GNP: its exponents, the channels it pools and the columns of the mixing layer it feeds."""
+    """One branch of a GNP: its point, the channels it pools and the columns of the mixing layer it feeds."""
 
-    name: str  # "positive" or "negative"
+    name: str  # "one", "positive" or "negative"
     p: float  # signed
-    q: float
+    growth: float
     inputs: slice  # of the channels of x
     outputs: slice  # of the pooled channels, in front of the mixing layer
 
+    @property
+    def q(self) -> float:
+        """The exponent of the size in published coordinates; NaN where p is 0."""
+        return published_q(self.p, self.growth)
+
 
 def branches_of(layer: GNPAggregation) -> list[Branch]:
-    """The branches of a layer; exponents per channel are averaged."""
-    both = layer.branches == "both" or (layer.branches == "split" and layer.channels == 1)
+    """The branches of a layer; what each learns per channel is averaged."""
+    halves = layer.branches == "split" and layer.channels > 1
     found, start = [], 0
-    for name, short in BRANCHES.items():
-        if not hasattr(layer, f"raw_p_{short}"):
+    for name in BRANCHES:
+        raw = curve_name("raw_p", name)
+        if not hasattr(layer, raw):
             continue
-        p, q = (getattr(layer, f"{exponent}_{short}").detach().double().mean().item() for exponent in "pq")
-        p = p if name == "positive" else -p
-        if both:
-            inputs = slice(0, layer.channels)
-        elif layer.branches == "split":
+        kind = "growth" if layer.coordinates == "growth" else "q"
+        p, size = (
+            getattr(layer, curve_name(exponent, name)).detach().double().mean().item() for exponent in ("p", kind)
+        )
+        p = -p if name == "negative" else p
+        inputs = slice(0, layer.channels)
+        if halves:
             half = layer.channels // 2
             inputs = slice(0, half) if name == "positive" else slice(half, layer.channels)
-        else:
-            inputs = slice(0, layer.channels)
         width = inputs.stop - inputs.start
-        found.append(Branch(name, p, q, inputs, slice(start, start + width)))
+        growth = size if kind == "growth" else 1 / p - size
+        found.append(Branch(name, p, growth, inputs, slice(start, start + width)))
         start += width
     return found
 
@@ -63,13 +76,20 @@ class Call:
     index: Tensor | None
     ptr: Tensor | None
     dim_size: int | None
+    eps: float
+    zeros: str | None  # what the layer does with rows of 0; None: as in published coordinates
 
-    def pool(self, channels: slice, p: float, q: float, eps: float) -> Tensor:
-        """The pooling at a point of the plane, in float64."""
+    def pool(self, channels: slice, p: float, growth: float) -> Tensor:
+        """The pooling at a point of the plane, in float64, with rows of 0 treated as the layer treats them."""
         rows = self.rows[:, channels].double()
+        options: dict[str, Any] = {"p": p, "eps": self.eps}
+        if self.zeros is None:
+            options["q"] = published_q(p, growth)
+        else:
+            options |= {"growth": growth, "zeros": self.zeros}
         if self.ptr is not None:
-            return norm_pool(rows, p=p, q=q, ptr=self.ptr, eps=eps)
-        return norm_pool(rows, self.index, p=p, q=q, dim_size=self.dim_size, eps=eps)
+            return norm_pool(rows, ptr=self.ptr, **options)
+        return norm_pool(rows, self.index, dim_size=self.dim_size, **options)
 
 
 @contextmanager
@@ -97,6 +117,7 @@ def _recorder(layer: GNPAggregation, calls: list[Call]) -> Callable[..., None]:
         given = bound.arguments
         rows = given["x"].detach().movedim(given["dim"], 0)
         rows = rows.relu() if layer.nonneg == "relu" else rows.abs()
-        calls.append(Call(rows.flatten(1), given["index"], given["ptr"], given["dim_size"]))
+        zeros = layer.zeros if layer.coordinates == "growth" else None
+        calls.append(Call(rows.flatten(1), given["index"], given["ptr"], given["dim_size"], layer.eps, zeros))
 
     return hook

@@ -2,6 +2,7 @@ r"""``read``: what the GNP layers of a trained model have become, in words."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gnpool.insight.figure import Curve, draw_plane
-from gnpool.insight.names import Named, of_branch, parameter_distance
+from gnpool.insight.names import Named, of_branch, parameter_distance, published_q
 from gnpool.insight.probe import Branch, Call, branches_of, gnp_layers, recording
 from gnpool.nn import GNPAggregation
 from gnpool.training.program import by_name
@@ -28,25 +29,32 @@ class BranchReading:
 
     Args:
         layer (str): Path of the layer in the model.
-        branch (str): ``"positive"`` or ``"negative"``.
-        p, q (float): The learned exponents, p with its sign.
+        branch (str): ``"one"``, where p may have any sign, ``"positive"`` or ``"negative"``.
+        p, growth (float): Where the branch stands in the plane, p with its sign.
         name (str): The nearest named pooling.
         distance (float): How far it is: with data, the relative error of the branch's values when the name stands in
-            its place, up to one factor per channel; without data, the distance of (1/p, q).
+            its place, up to one factor per channel; without data, the distance in the plane of p and the growth.
         share (float, optional): Part of the layer's output that comes through this branch, from 0 to 1; needs data.
         near (bool): Whether the name is a fair description.
         ranking (tuple): All names of the branch with their distances, nearest first.
+        coordinates (str): ``"growth"`` or ``"published"``, what the layer learns.
     """
 
     layer: str
     branch: str
     p: float
-    q: float
+    growth: float
     name: str
     distance: float
     share: float | None
     near: bool
     ranking: tuple[tuple[str, float], ...]
+    coordinates: str = "growth"
+
+    @property
+    def q(self) -> float:
+        """The exponent of the size in published coordinates, 1/p - growth; NaN where p is 0."""
+        return published_q(self.p, self.growth)
 
     @property
     def used(self) -> bool:
@@ -58,7 +66,8 @@ class BranchReading:
         """The reading as a person would say it."""
         if not self.used:
             return f"hardly used ({100 * (self.share or 0):.1f} % of the output)"
-        amount = "" if self.share is None else f", {100 * self.share:.0f} % of the output"
+        whole = self.share is None or self.branch == "one"
+        amount = "" if whole else f", {100 * (self.share or 0):.0f} % of the output"
         if self.near:
             return f"{self.name}{amount}"
         return f"no named pooling; nearest is the {self.name}, off by {100 * self.distance:.0f} %{amount}"
@@ -82,18 +91,23 @@ class Reading:
         return list(dict.fromkeys(branch.layer for branch in self.branches))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return {"with_data": self.with_data, "branches": [asdict(branch) for branch in self.branches]}
+        """As JSON can hold it; q is None where p is 0."""
+        branches = [{**asdict(branch), "q": branch.q if branch.p else None} for branch in self.branches]
+        return {"with_data": self.with_data, "branches": branches}
 
     def draw(self, path: str | Path, curves: Mapping[str, Mapping[str, Curve]] | None = None) -> Path:
         """Draw the plane of poolings with every branch in it, see :func:`~gnpool.insight.figure.draw_plane`."""
         return draw_plane(self, path, curves)
 
     def __str__(self) -> str:
-        head = ("layer", "branch", "p", "q", "reading")
-        rows = [(b.layer or "(itself)", b.branch, f"{b.p:.2f}", f"{b.q:.2f}", b.sentence) for b in self.branches]
+        published = any(branch.coordinates == "published" for branch in self.branches)
+        head = ("layer", "branch", "p", *(("q",) if published else ()), "growth", "reading")
+        rows = []
+        for b in self.branches:
+            values = (b.p, *((b.q,) if published else ()), b.growth)
+            rows.append((b.layer or "(itself)", b.branch, *map(_rounded, values), b.sentence))
         widths = [max(len(row[k]) for row in (head, *rows)) for k in range(len(head))]
-        align = ("<", "<", ">", ">", "<")
+        align = ("<", "<", *">" * (len(head) - 3), "<")
         lines = [
             "  ".join(f"{cell:{a}{w}}" for cell, a, w in zip(row, align, widths, strict=True)) for row in (head, *rows)
         ]
@@ -108,7 +122,7 @@ def read(
 ) -> Reading:
     r"""Reads the learned poolings of a model aloud.
 
-    p and q trade off: on messages that are all equal, for example, the sum is :math:`n m`, and so is p = 2, q = -1/2.
+    p and the growth do not tell all: on messages that are all equal, for example, every p with growth 0 is the mean.
     With a ``batch`` the names are therefore compared *in function space*: each branch is replaced by the named pooling
     of the same rows, and the distance is the relative error of its values, up to one factor per channel, which the
     mixing layer can take. Of names that are equally near the simplest is taken.
@@ -122,10 +136,13 @@ def read(
     Example:
         >>> import torch
         >>> from gnpool import GNPAggregation, read
-        >>> print(read(GNPAggregation(8, start="mean")))
-        layer     branch       p     q  reading
-        (itself)  positive   1.00  1.00  mean
-        (itself)  negative  -1.69  0.00  no named pooling; nearest is the harmonic sum, off by 41 %
+        >>> print(read(GNPAggregation(8, start="geometric")))
+        layer     branch     p  growth  reading
+        (itself)  one     0.00    0.00  geometric mean
+        >>> print(read(GNPAggregation(8, coordinates="published", start="mean")))
+        layer     branch        p     q  growth  reading
+        (itself)  positive   1.00  1.00    0.00  mean
+        (itself)  negative  -1.69  0.00   -0.59  no named pooling; nearest is the harmonic sum, off by 58 %
     """
     layers = gnp_layers(model)
     if not layers:
@@ -145,7 +162,18 @@ def read(
             near = distance <= (NEAR if calls[path] else NEAR_PLANE)
             names = tuple((candidate.name, far) for candidate, far in ranking)
             found.append(
-                BranchReading(path, part.name, part.p, part.q, named.name, distance, shares[part.name], near, names)
+                BranchReading(
+                    path,
+                    part.name,
+                    part.p,
+                    part.growth,
+                    named.name,
+                    distance,
+                    shares[part.name],
+                    near,
+                    names,
+                    layer.coordinates,
+                )
             )
     return Reading(tuple(found), batch is not None)
 
@@ -164,9 +192,9 @@ def _ranking(layer: GNPAggregation, part: Branch, calls: list[Call]) -> list[tup
 
 def _distance(layer: GNPAggregation, part: Branch, named: Named, calls: list[Call]) -> float:
     if not calls:
-        return parameter_distance(part.p, part.q, named)
-    learned = torch.cat([call.pool(part.inputs, part.p, part.q, layer.eps) for call in calls])
-    ideal = torch.cat([call.pool(part.inputs, named.p, named.q, layer.eps) for call in calls])
+        return parameter_distance(part.p, part.growth, named)
+    learned = torch.cat([call.pool(part.inputs, part.p, part.growth) for call in calls])
+    ideal = torch.cat([call.pool(part.inputs, named.p, named.growth) for call in calls])
     weight = _column_weight(layer, part).to(learned.device)
     energy = learned.square().sum(0)
     match = (learned * ideal).sum(0).square() / ideal.square().sum(0).clamp(min=torch.finfo(torch.float64).tiny)
@@ -181,7 +209,7 @@ def _shares(layer: GNPAggregation, parts: list[Branch], calls: list[Call]) -> di
         return dict.fromkeys((part.name for part in parts), None)
     sizes = {}
     for part in parts:
-        pooled = torch.cat([call.pool(part.inputs, part.p, part.q, layer.eps) for call in calls])
+        pooled = torch.cat([call.pool(part.inputs, part.p, part.growth) for call in calls])
         if layer.mix is not None:
             pooled = pooled @ layer.mix.weight.detach().double()[:, part.outputs].T
         sizes[part.name] = float(pooled.norm())
@@ -195,3 +223,8 @@ def _column_weight(layer: GNPAggregation, part: Branch) -> Tensor:
         device = next(layer.parameters()).device
         return torch.ones(part.outputs.stop - part.outputs.start, dtype=torch.float64, device=device)
     return layer.mix.weight.detach().double()[:, part.outputs].square().sum(0)
+
+
+def _rounded(value: float) -> str:
+    """Two digits, and no minus in front of 0."""
+    return "-" if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
