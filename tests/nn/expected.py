@@ -107,6 +107,13 @@ def scatter_exponents(layer: GNPAggregation) -> GNPAggregation:
     return layer
 
 
+def set_exponents(layer: GNPAggregation, p: float, size: float) -> GNPAggregation:
+    """Set the first p and the last exponent of the size."""
+    for name, value in zip(names_of(layer), (p, size), strict=True):
+        setattr(layer, name, value)
+    return layer
+
+
 def names_of(layer: GNPAggregation) -> tuple[str, str]:
     """The properties of the first p and of the last exponent of the size."""
     symbol = "growth" if layer.coordinates == "growth" else "q"

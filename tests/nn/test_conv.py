@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,10 @@ from torch import Tensor
 from torch.func import functional_call, grad, stack_module_state, vmap
 from torch_geometric import EdgeIndex
 from torch_geometric.explain import Explainer, GNNExplainer
-from torch_geometric.nn import GINConv, HeteroConv
+from torch_geometric.nn import GINConv, HeteroConv, MessagePassing
 
 from gnpool.nn import GNPAggregation, GNPConv
-from tests.nn.expected import gnp, scatter_exponents
+from tests.nn.expected import gnp, in_both_coordinates, names_of, scatter_exponents, set_exponents
 
 # Nodes 3 and 5 have no incoming edge, 5 none at all; 0 -> 1 stands twice, 4 -> 4 is a loop.
 EDGES = torch.tensor([[0, 1, 2, 0, 3, 0, 4, 4, 1], [1, 0, 0, 2, 2, 1, 1, 4, 4]])
@@ -32,6 +34,8 @@ def network(channels: int = 4) -> torch.nn.Module:
 
 class WeightedGIN(GINConv):
     """GINConv with a weight per edge, as PyG would write it."""
+
+    propagate = MessagePassing.propagate  # as in GNPConv
 
     def forward(self, x: Any, edge_index: Any, edge_weight: Tensor | None = None, size: Any = None) -> Tensor:
         x = (x, x) if isinstance(x, Tensor) else x
@@ -118,23 +122,26 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ids=str,
 )
 @pytest.mark.parametrize("weighted", [False, True])
-def test_equals_gin(options: dict[str, Any], weighted: bool, calls: list[str]) -> None:
-    fused, plain = pair(**options)
+@in_both_coordinates
+def test_equals_gin(coordinates: str, options: dict[str, Any], weighted: bool, calls: list[str]) -> None:
+    fused, plain = pair(coordinates=coordinates, **options)
     weight = features(E) if weighted else None
     assert_equal(fused, plain, features(N, 4), (EDGES, EDGES), weight)
     assert calls == ["fused", "unfused"]
 
 
-def test_equals_the_plain_gin_of_pyg() -> None:
-    conv = GNPConv(network(), GNPAggregation(4))
-    plain = GINConv(network(), aggr=GNPAggregation(4))
+@in_both_coordinates
+def test_equals_the_plain_gin_of_pyg(coordinates: str) -> None:
+    conv = GNPConv(network(), GNPAggregation(4, coordinates=coordinates))
+    plain = GINConv(network(), aggr=GNPAggregation(4, coordinates=coordinates))
     plain.load_state_dict(conv.state_dict())
     x = torch.randn(N, 4)
     torch.testing.assert_close(conv(x, EDGES), plain(x, EDGES), rtol=1e-5, atol=1e-6)
 
 
-def test_equals_the_hand_computation() -> None:
-    aggr = GNPAggregation(4)
+@in_both_coordinates
+def test_equals_the_hand_computation(coordinates: str) -> None:
+    aggr = GNPAggregation(4, coordinates=coordinates)
     conv = GNPConv(torch.nn.Identity(), aggr, eps=0.5)
     scatter_exponents(aggr)
     x, weight = torch.randn(N, 4), torch.randn(E)
@@ -144,7 +151,7 @@ def test_equals_the_hand_computation() -> None:
 
 
 def test_negative_weights_are_cut_after_the_product() -> None:
-    aggr = GNPAggregation(2, mix=False, eps=0.0)
+    aggr = GNPAggregation(2, coordinates="published", mix=False, eps=0.0)
     conv = GNPConv(torch.nn.Identity(), aggr, eps=-1.0)  # the pooled neighbours alone
     x = torch.tensor([[2.0, 2.0], [-3.0, -3.0], [5.0, 5.0], [0.0, 0.0]])
     edges = torch.tensor([[0, 1, 2], [3, 3, 3]])
@@ -154,14 +161,25 @@ def test_negative_weights_are_cut_after_the_product() -> None:
     torch.testing.assert_close(conv(x, edges, weight)[3], expected, rtol=2e-6, atol=0)
 
 
+@pytest.mark.parametrize(("zeros", "members"), [("keep", 3), ("remove", 2)])
+def test_negative_weights_count_as_zeros_in_growth_coordinates(zeros: str, members: int) -> None:
+    aggr = GNPAggregation(1, mix=False, eps=0.0, zeros=zeros, start="rms")
+    conv = GNPConv(torch.nn.Identity(), aggr, eps=-1.0)  # the pooled neighbours alone
+    x = torch.tensor([[2.0], [-3.0], [5.0], [0.0]])
+    edges, weight = torch.tensor([[0, 1, 2], [3, 3, 3]]), torch.tensor([-1.0, -2.0, 0.1])  # products -2, 6, 0.5
+    expected = torch.tensor([(36.25 / members) ** 0.5])
+    torch.testing.assert_close(conv(x, edges, weight)[3], expected, rtol=2e-6, atol=0)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("sized", [False, True])
 @pytest.mark.parametrize("sort_order", [None, "row", "col"])
-def test_edge_index(sort_order: str | None, sized: bool, weighted: bool, calls: list[str]) -> None:
+@in_both_coordinates
+def test_edge_index(coordinates: str, sort_order: str | None, sized: bool, weighted: bool, calls: list[str]) -> None:
     order = torch.arange(E) if sort_order is None else EDGES[0 if sort_order == "row" else 1].argsort(stable=True)
     edges = EdgeIndex(EDGES[:, order], sort_order=sort_order, sparse_size=(N, N) if sized else None)
     edges.validate()
-    fused, plain = pair()
+    fused, plain = pair(coordinates=coordinates)
     for _ in range(2):  # the second time from the cache
         assert_equal(fused, plain, features(N, 4), (edges, edges.as_tensor()), features(E) if weighted else None)
     assert edges.sparse_size() == ((N, N) if sized else (None, None))
@@ -169,19 +187,21 @@ def test_edge_index(sort_order: str | None, sized: bool, weighted: bool, calls: 
 
 
 @pytest.mark.parametrize("sort_order", ["row", "col"])
-def test_undirected_edge_index(sort_order: str, calls: list[str]) -> None:
+@in_both_coordinates
+def test_undirected_edge_index(coordinates: str, sort_order: str, calls: list[str]) -> None:
     edges = SYMMETRIC if sort_order == "row" else SYMMETRIC.flip(0)
     undirected = EdgeIndex(edges, sort_order=sort_order, is_undirected=True, sparse_size=(N, N))
     undirected.validate()
-    fused, plain = pair()
+    fused, plain = pair(coordinates=coordinates)
     for weight in (None, features(edges.size(1))):
         assert_equal(fused, plain, features(N, 4), (undirected, edges), weight)
     assert calls == ["fused", "unfused"] * 2
 
 
-def test_edge_index_stays_usable_for_other_layers() -> None:
+@in_both_coordinates
+def test_edge_index_stays_usable_for_other_layers(coordinates: str) -> None:
     edges = EdgeIndex(EDGES[:, EDGES[0].argsort(stable=True)], sort_order="row")
-    fused, plain = pair()
+    fused, plain = pair(coordinates=coordinates)
     x = features(N, 4)  # node 5 is in no edge: the size cannot be read off the edges
     fused(x, edges)
     torch.testing.assert_close(plain(x, edges), fused(x, edges), rtol=1e-8, atol=1e-10)
@@ -192,8 +212,9 @@ BIPARTITE = torch.tensor([[0, 5, 3, 3, 1], [2, 0, 0, 2, 2]])
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", ["tensor", "unsorted", "row", "col"])
-def test_bipartite(kind: str, weighted: bool, calls: list[str]) -> None:
-    fused, plain = pair()
+@in_both_coordinates
+def test_bipartite(coordinates: str, kind: str, weighted: bool, calls: list[str]) -> None:
+    fused, plain = pair(coordinates=coordinates)
     edges: Tensor = BIPARTITE
     if kind != "tensor":
         edges = EdgeIndex(BIPARTITE, sparse_size=(N, 4))
@@ -206,8 +227,9 @@ def test_bipartite(kind: str, weighted: bool, calls: list[str]) -> None:
 
 
 @pytest.mark.parametrize("size", [None, (N, 4), (N, None)])
-def test_bipartite_without_target(size: tuple[int, int | None] | None, calls: list[str]) -> None:
-    fused, plain = pair()
+@in_both_coordinates
+def test_bipartite_without_target(coordinates: str, size: tuple[int, int | None] | None, calls: list[str]) -> None:
+    fused, plain = pair(coordinates=coordinates)
     del fused.eps, plain.eps  # not used, so it would have no gradient
     fused.eps = plain.eps = 0.0
     assert_equal(fused, plain, (features(N, 4), None), (BIPARTITE, BIPARTITE), size=size)
@@ -215,24 +237,27 @@ def test_bipartite_without_target(size: tuple[int, int | None] | None, calls: li
     assert calls[:2] == ["fused", "unfused"]
 
 
-def test_bipartite_without_target_takes_the_size_of_the_edge_index() -> None:
-    fused, plain = pair()
+@in_both_coordinates
+def test_bipartite_without_target_takes_the_size_of_the_edge_index(coordinates: str) -> None:
+    fused, plain = pair(coordinates=coordinates)
     edges = EdgeIndex(BIPARTITE, sparse_size=(N, 4))
     x = (features(N, 4), None)
     assert fused(x, edges).size(0) == 4
     torch.testing.assert_close(fused(x, edges), plain(x, edges), rtol=1e-8, atol=1e-10)
 
 
-def test_no_edges() -> None:
-    fused, plain = pair()
+@in_both_coordinates
+def test_no_edges(coordinates: str) -> None:
+    fused, plain = pair(coordinates=coordinates)
     edges = torch.zeros(2, 0, dtype=torch.long)
     assert_equal(fused, plain, features(N, 4), (edges, edges))
     x = features(N, 4)
     torch.testing.assert_close(fused(x, edges), fused.nn((1 + fused.eps) * x), rtol=1e-12, atol=0)
 
 
-def test_hetero_conv() -> None:
-    convs = {("a", "to", "b"): pair()[0], ("b", "to", "a"): pair()[0]}
+@in_both_coordinates
+def test_hetero_conv(coordinates: str) -> None:
+    convs = {("a", "to", "b"): pair(coordinates=coordinates)[0], ("b", "to", "a"): pair(coordinates=coordinates)[0]}
     x = {"a": features(N, 4), "b": features(4, 4)}
     edges = {("a", "to", "b"): BIPARTITE, ("b", "to", "a"): BIPARTITE.flip(0)}
     weights = {kind: features(BIPARTITE.size(1)) for kind in edges}
@@ -254,8 +279,9 @@ def weighted_adjacency(layout: str, values: Tensor) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("layout", ["csr", "coo"])
-def test_sparse_adjacency(layout: str, calls: list[str]) -> None:
-    fused, plain = pair()
+@in_both_coordinates
+def test_sparse_adjacency(coordinates: str, layout: str, calls: list[str]) -> None:
+    fused, plain = pair(coordinates=coordinates)
     adj_t, edges = weighted_adjacency(layout, torch.ones(E, dtype=torch.float64))
     assert_equal(fused, plain, features(N, 4), (adj_t, edges))
     assert calls == ["unfused", "unfused"]
@@ -263,16 +289,18 @@ def test_sparse_adjacency(layout: str, calls: list[str]) -> None:
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("layout", ["csr", "coo"])
-def test_values_of_a_sparse_adjacency_are_edge_weights(layout: str) -> None:
-    fused, _ = pair()
+@in_both_coordinates
+def test_values_of_a_sparse_adjacency_are_edge_weights(coordinates: str, layout: str) -> None:
+    fused, _ = pair(coordinates=coordinates)
     weight = torch.rand(E, dtype=torch.float64)
     adj_t, edges = weighted_adjacency(layout, weight)
     x = features(N, 4)
     torch.testing.assert_close(fused(x, adj_t), fused(x, edges, weight[: edges.size(1)]), rtol=1e-8, atol=1e-10)
 
 
-def test_flow_from_target_to_source(calls: list[str]) -> None:
-    aggr = GNPAggregation(4)
+@in_both_coordinates
+def test_flow_from_target_to_source(coordinates: str, calls: list[str]) -> None:
+    aggr = GNPAggregation(4, coordinates=coordinates)
     conv = GNPConv(torch.nn.Identity(), aggr, flow="target_to_source")
     x, weight = torch.randn(N, 4), torch.randn(E)
     pooled = gnp(aggr, weight[:, None] * x[EDGES[1]], EDGES[0], N)
@@ -280,8 +308,9 @@ def test_flow_from_target_to_source(calls: list[str]) -> None:
     assert calls == ["unfused"]
 
 
-def test_three_dimensional_features(calls: list[str]) -> None:
-    fused, _ = pair()
+@in_both_coordinates
+def test_three_dimensional_features(coordinates: str, calls: list[str]) -> None:
+    fused, _ = pair(coordinates=coordinates)
     x, weight = features(2, N, 4), features(E)
     out = fused(x, EDGES, weight)
     assert calls == ["unfused"]
@@ -289,8 +318,9 @@ def test_three_dimensional_features(calls: list[str]) -> None:
         torch.testing.assert_close(out[k], fused(x[k], EDGES, weight), rtol=1e-8, atol=1e-10)
 
 
-def test_explain_mode(calls: list[str]) -> None:
-    fused, plain = pair()
+@in_both_coordinates
+def test_explain_mode(coordinates: str, calls: list[str]) -> None:
+    fused, plain = pair(coordinates=coordinates)
     x, weight, logits = features(N, 4), features(E), features(E)
     free = fused(x, EDGES, weight)
     results = []
@@ -309,11 +339,34 @@ def test_explain_mode(calls: list[str]) -> None:
     assert calls[-2:] == ["fused", "fused"]
 
 
-def test_gnn_explainer(calls: list[str]) -> None:
+def test_explain_mode_after_a_gin_of_pyg() -> None:
+    code = """
+import torch
+from torch_geometric.nn import GINConv
+from gnpool import GNPAggregation, GNPConv
+
+x, edges, weight = torch.rand(3, 2), torch.tensor([[0, 1], [1, 2]]), torch.rand(2)
+GINConv(torch.nn.Identity(), aggr=GNPAggregation(2))(x, edges)
+conv = GNPConv(torch.nn.Identity(), GNPAggregation(2))
+conv.explain, conv._edge_mask = True, torch.zeros(2)
+out = conv(x, edges, weight)
+conv.explain = False
+torch.testing.assert_close(out, conv(x, edges, weight / 2))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # PyG as it begins
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"coordinates": "published", "branches": "positive", "start": "sum"}, {"start": "sum"}],
+    ids=["published", "growth"],
+)
+def test_gnn_explainer(options: dict[str, Any], calls: list[str]) -> None:
     class Model(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.conv = GNPConv(torch.nn.Linear(2, 1), GNPAggregation(2, branches="positive", start="sum"))
+            self.conv = GNPConv(torch.nn.Linear(2, 1), GNPAggregation(2, **options))
 
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
             return self.conv(x, edge_index)
@@ -359,8 +412,9 @@ AGGREGATION_HOOKS = [
 
 
 @pytest.mark.parametrize("name", CONV_HOOKS + AGGREGATION_HOOKS)
-def test_hooks_run_and_change_nothing(name: str, calls: list[str]) -> None:
-    fused, _ = pair()
+@in_both_coordinates
+def test_hooks_run_and_change_nothing(coordinates: str, name: str, calls: list[str]) -> None:
+    fused, _ = pair(coordinates=coordinates)
     x, weight = features(N, 4).requires_grad_(), features(E)
     expected = fused(x, EDGES, weight)
     seen = []
@@ -376,8 +430,9 @@ def test_hooks_run_and_change_nothing(name: str, calls: list[str]) -> None:
     assert calls == ["fused", "unfused", "fused"]
 
 
-def test_hook_that_changes_the_messages() -> None:
-    fused, _ = pair()
+@in_both_coordinates
+def test_hook_that_changes_the_messages(coordinates: str) -> None:
+    fused, _ = pair(coordinates=coordinates)
     x = features(N, 4)
     expected = fused(x, EDGES, torch.full((E,), 3.0, dtype=torch.float64))
     fused.register_message_forward_hook(lambda _module, _inputs, out: 3.0 * out)
@@ -389,8 +444,9 @@ class Doubled(GNPConv):
         return 2.0 * super().message(x_j, edge_weight)
 
 
-def test_message_of_a_subclass_is_used(calls: list[str]) -> None:
-    conv = Doubled(torch.nn.Identity(), GNPAggregation(4))
+@in_both_coordinates
+def test_message_of_a_subclass_is_used(coordinates: str, calls: list[str]) -> None:
+    conv = Doubled(torch.nn.Identity(), GNPAggregation(4, coordinates=coordinates))
     plain = GNPConv(torch.nn.Identity(), conv.aggr_module)
     x = torch.randn(N, 4)
     torch.testing.assert_close(conv(x, EDGES), plain(x, EDGES, torch.full((E,), 2.0)), rtol=1e-5, atol=1e-5)
@@ -463,8 +519,9 @@ def test_errors(call: Callable[[GNPConv], Any], error: type[Exception], message:
         call(GNPConv(network(), GNPAggregation(4)))
 
 
-def test_reset() -> None:
-    conv = GNPConv(network(), GNPAggregation(4, start="max"), eps=0.5, train_eps=True)
+@in_both_coordinates
+def test_reset(coordinates: str) -> None:
+    conv = GNPConv(network(), GNPAggregation(4, coordinates=coordinates, start="max"), eps=0.5, train_eps=True)
     with torch.no_grad():
         for parameter in conv.parameters():
             parameter.add_(1.0)
@@ -473,7 +530,7 @@ def test_reset() -> None:
         torch.manual_seed(3)
         conv.reset_parameters()
         states.append(copy.deepcopy(conv.state_dict()))
-    assert conv.aggr_module.p_pos.item() == 50.0
+    assert getattr(conv.aggr_module, names_of(conv.aggr_module)[0]).item() == 50.0
     assert conv.eps.item() == 0.5
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 
@@ -485,15 +542,17 @@ def test_reset() -> None:
         pytest.param(lambda conv: pickle.loads(pickle.dumps(conv)), id="pickle"),  # noqa: S301 - our own bytes
     ],
 )
-def test_copies(copied: Callable[[GNPConv], GNPConv]) -> None:
-    fused, _ = pair()
+@in_both_coordinates
+def test_copies(coordinates: str, copied: Callable[[GNPConv], GNPConv]) -> None:
+    fused, _ = pair(coordinates=coordinates)
     x = features(N, 4)
     assert torch.equal(copied(fused)(x, EDGES), fused(x, EDGES))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_gradcheck(weighted: bool) -> None:
-    fused, _ = pair(channels=2)
+@in_both_coordinates
+def test_gradcheck(coordinates: str, weighted: bool) -> None:
+    fused, _ = pair(coordinates=coordinates, channels=2)
     fused.nn = torch.nn.Identity()
     names, values = zip(*fused.named_parameters(), strict=True)
     x = features(3, 2).requires_grad_()
@@ -507,10 +566,11 @@ def test_gradcheck(weighted: bool) -> None:
     assert torch.autograd.gradgradcheck(run, (x, weight, *values), fast_mode=True)
 
 
-def test_vmap_over_stacked_layers_equals_the_loop() -> None:
-    layers = [pair()[0] for _ in range(3)]
+@in_both_coordinates
+def test_vmap_over_stacked_layers_equals_the_loop(coordinates: str) -> None:
+    layers = [pair(coordinates=coordinates)[0] for _ in range(3)]
     for k, layer in enumerate(layers):
-        layer.aggr_module.p_pos, layer.aggr_module.q_neg = 2.0 + k, 0.2 * k
+        set_exponents(layer.aggr_module, 2.0 + k, 0.2 * k)
     parameters, buffers = stack_module_state(layers)
     x, weight = features(N, 4), features(E)
 
@@ -525,9 +585,10 @@ def test_vmap_over_stacked_layers_equals_the_loop() -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_compile_fullgraph(weighted: bool, calls: list[str]) -> None:
+@in_both_coordinates
+def test_compile_fullgraph(coordinates: str, weighted: bool, calls: list[str]) -> None:
     torch._dynamo.reset()
-    fused, _ = pair()
+    fused, _ = pair(coordinates=coordinates)
     compiled = torch.compile(fused, fullgraph=True, backend="aot_eager")  # inductor would need a C++ compiler
     x, weight = features(N, 4).requires_grad_(), features(E).requires_grad_() if weighted else None
     inputs = [x, *fused.parameters(), *([weight] if weighted else [])]
@@ -538,16 +599,18 @@ def test_compile_fullgraph(weighted: bool, calls: list[str]) -> None:
     assert set(calls) == {"fused"}
 
 
-def test_export_save_load(tmp_path: Path) -> None:
-    fused, _ = pair()
+@in_both_coordinates
+def test_export_save_load(coordinates: str, tmp_path: Path) -> None:
+    fused, _ = pair(coordinates=coordinates)
     x, weight = features(N, 4), features(E)
     torch.export.save(torch.export.export(fused, (x, EDGES, weight)), tmp_path / "conv.pt2")
     loaded = torch.export.load(tmp_path / "conv.pt2").module()
     torch.testing.assert_close(loaded(x, EDGES, weight), fused(x, EDGES, weight), rtol=1e-9, atol=1e-12)
 
 
-def test_trains_like_gin() -> None:
-    fused, plain = pair()
+@in_both_coordinates
+def test_trains_like_gin(coordinates: str) -> None:
+    fused, plain = pair(coordinates=coordinates)
     x, target = features(N, 4), features(N, 3)
     losses = []
     for conv in (fused, plain):

@@ -23,7 +23,8 @@ def train(rank, world, path):
     faulthandler.dump_traceback_later(240)  # where it hangs, if it does
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model = torch.nn.Sequential(GNPAggregation(4), torch.nn.Linear(4, 1)).double()
+    layer = GNPAggregation(4, coordinates=sys.argv[2])
+    model = torch.nn.Sequential(layer, torch.nn.Linear(4, 1)).double()
     x, y = torch.rand(8, 6, 4, dtype=torch.float64), torch.rand(8, dtype=torch.float64)
     mine = slice(8 * rank // world, 8 * (rank + 1) // world)
     if world > 1:
@@ -73,16 +74,19 @@ def launch(arguments: list[str]) -> None:
         assert code == 0, f"exit code {code}:\n{output.read()}"
 
 
-def test_two_processes_equal_one(tmp_path):
+@pytest.mark.parametrize(
+    ("coordinates", "raw", "start"), [("growth", "raw_p", 0.8813736), ("published", "raw_p_pos", 0.0)]
+)
+def test_two_processes_equal_one(coordinates, raw, start, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(CODE)
     states = []
-    for start in ((), TWO):
+    for launcher in ((), TWO):
         path = tmp_path / f"state{len(states)}.pt"
-        launch([*start, str(script), str(path)])
+        launch([*launcher, str(script), str(path), coordinates])
         states.append(torch.load(path, weights_only=True))
     assert states[0].keys() == states[1].keys()
-    assert states[0]["layers.0.raw_p_pos"] != 0  # p has moved
+    assert abs(states[0][f"layers.0.{raw}"] - start) > 1e-3  # p has moved
     for name, alone in states[0].items():
         torch.testing.assert_close(states[1][name], alone, rtol=1e-10, atol=1e-12, msg=name)
 

@@ -12,7 +12,7 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 
 from gnpool import norm_pool
 from gnpool.nn import GNPAggregation
-from tests.nn.expected import INDEX, SIZE, name_of, scatter_exponents
+from tests.nn.expected import INDEX, SIZE, in_both_coordinates, name_of, scatter_exponents, set_exponents
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,9 @@ from tests.nn.expected import INDEX, SIZE, name_of, scatter_exponents
     ],
     ids=name_of,
 )
-def test_gradcheck_of_the_whole_layer(options: dict[str, Any]) -> None:
-    layer = scatter_exponents(GNPAggregation(2, **options)).double()
+@in_both_coordinates
+def test_gradcheck_of_the_whole_layer(coordinates: str, options: dict[str, Any]) -> None:
+    layer = scatter_exponents(GNPAggregation(2, coordinates=coordinates, **options)).double()
     names, values = zip(*layer.named_parameters(), strict=True)
     index = torch.tensor([2, 0, 2, 0])  # 1 is empty
     x = torch.randn(len(index), 2, dtype=torch.float64).requires_grad_()
@@ -38,8 +39,9 @@ def test_gradcheck_of_the_whole_layer(options: dict[str, Any]) -> None:
     assert torch.autograd.gradgradcheck(run, (x, *values), fast_mode=True)
 
 
-def test_unused_gradients_are_not_needed() -> None:
-    layer = GNPAggregation(4)
+@in_both_coordinates
+def test_unused_gradients_are_not_needed(coordinates: str) -> None:
+    layer = GNPAggregation(4, coordinates=coordinates)
     layer.requires_grad_(False)
     x = torch.rand(5, 4, requires_grad=True)
     layer(x).sum().backward()
@@ -51,10 +53,15 @@ def test_unused_gradients_are_not_needed() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"branches": "both", "bias": True}, {"per_channel": True}], ids=name_of)
-def test_vmap_over_stacked_layers_equals_the_loop(options: dict[str, Any]) -> None:
-    layers = [GNPAggregation(4, **options).double() for _ in range(3)]
+@in_both_coordinates
+def test_vmap_over_stacked_layers_equals_the_loop(coordinates: str, options: dict[str, Any]) -> None:
+    layers = [GNPAggregation(4, coordinates=coordinates, **options).double() for _ in range(3)]
     for k, layer in enumerate(layers):
-        layer.p_pos, layer.q_pos, layer.p_neg, layer.q_neg = 1.5 + k, 0.3 * k, 4.0 - k, -0.5 * k
+        set_exponents(layer, 1.5 + k, -0.5 * k)
+        if layer.branches == "one":
+            layer.p = 1.5 - k  # of both signs
+        else:
+            layer.p_neg = 4.0 - k
     parameters, buffers = stack_module_state(layers)
     shared, own = (torch.randn(*shape, len(INDEX), 4, dtype=torch.float64) for shape in ((), (3,)))
 
@@ -78,8 +85,9 @@ def test_vmap_over_stacked_layers_equals_the_loop(options: dict[str, Any]) -> No
                 torch.testing.assert_close(grads[name][k], parameter.grad, rtol=1e-9, atol=1e-12)
 
 
-def test_forward_mode_equals_reverse_mode() -> None:
-    layer = scatter_exponents(GNPAggregation(4)).double()
+@in_both_coordinates
+def test_forward_mode_equals_reverse_mode(coordinates: str) -> None:
+    layer = scatter_exponents(GNPAggregation(4, coordinates=coordinates)).double()
     state = dict(layer.named_parameters())
     x = torch.randn(len(INDEX), 4, dtype=torch.float64)
 
@@ -94,9 +102,10 @@ def test_forward_mode_equals_reverse_mode() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"branches": "both", "bias": True}, {"per_channel": True}], ids=name_of)
-def test_compile_fullgraph(options: dict[str, Any]) -> None:
+@in_both_coordinates
+def test_compile_fullgraph(coordinates: str, options: dict[str, Any]) -> None:
     torch._dynamo.reset()
-    layer = scatter_exponents(GNPAggregation(4, **options))
+    layer = scatter_exponents(GNPAggregation(4, coordinates=coordinates, **options))
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")  # inductor would need a C++ compiler
     x = torch.randn(len(INDEX), 4, requires_grad=True)
     inputs = [x, *layer.parameters()]
@@ -114,8 +123,9 @@ def test_compile_fullgraph(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("form", ["index", "ptr"])
-def test_export_save_load(tmp_path: Path, form: str) -> None:
-    layer = scatter_exponents(GNPAggregation(4, bias=True))
+@in_both_coordinates
+def test_export_save_load(coordinates: str, tmp_path: Path, form: str) -> None:
+    layer = scatter_exponents(GNPAggregation(4, coordinates=coordinates, bias=True))
     rows = torch.export.Dim("rows", min=2)
     given: dict[str, Any]
     if form == "index":
@@ -138,7 +148,7 @@ def test_export_save_load(tmp_path: Path, form: str) -> None:
 
 
 def test_learns_the_pooling_of_a_task() -> None:
-    layer = GNPAggregation(1, branches="positive", mix=False, p_max=10.0).double()
+    layer = GNPAggregation(1, coordinates="published", branches="positive", mix=False, p_max=10.0).double()
     ptr = torch.tensor([0, 1, 3, 7, 15, 31])  # sizes must differ: among equal ones q and p are one
     x = torch.rand(31, 1, dtype=torch.float64) + 0.1
     target = norm_pool(x, ptr=ptr, p=3.0, q=0.5)
@@ -154,3 +164,24 @@ def test_learns_the_pooling_of_a_task() -> None:
     assert closure().item() < 1e-10
     assert layer.p_pos.item() == pytest.approx(3.0, abs=1e-2)
     assert layer.q_pos.item() == pytest.approx(0.5, abs=1e-2)
+
+
+@pytest.mark.parametrize("start", ["sum", "mean", "harmonic mean", "geometric"])
+@pytest.mark.parametrize(("p", "growth"), [(3.0, -0.25), (0.0, 0.5), (-2.0, 1.0)])
+def test_growth_coordinates_learn_a_pooling_of_either_sign(p: float, growth: float, start: str) -> None:
+    layer = GNPAggregation(1, mix=False, p_max=10.0, start=start).double()
+    ptr = torch.tensor([0, 1, 3, 7, 15, 31])
+    x = torch.rand(31, 1, dtype=torch.float64) + 0.1
+    target = norm_pool(x, ptr=ptr, p=p, growth=growth)
+    optimizer = torch.optim.LBFGS(layer.parameters(), max_iter=200, line_search_fn="strong_wolfe", tolerance_change=0)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = (layer(x, ptr=ptr) - target).square().mean()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert closure().item() < 1e-10
+    assert layer.p.item() == pytest.approx(p, abs=1e-2)
+    assert layer.growth.item() == pytest.approx(growth, abs=1e-2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import GINConv
+from torch_geometric.nn import GINConv, MessagePassing
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from gnpool.nn.aggregation import GNPAggregation
@@ -44,6 +44,8 @@ class GNPConv(GINConv):
         tensor([[1.00, 2.00],
                 [4.00, 6.00]])
     """
+
+    propagate = MessagePassing.propagate  # once a GINConv was made, PyG would explain ours by the function made for it
 
     def __init__(
         self, nn: torch.nn.Module, aggr: GNPAggregation, eps: float = 0.0, train_eps: bool = False, **kwargs: object
