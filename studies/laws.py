@@ -21,7 +21,8 @@ from gnpool.tasks.structures import connected_er
 SIZES = {"train": (20, 30), "validation": (20, 30), "50-99": (50, 100), "200": (200, 201), "1000": (1000, 1001)}
 COUNTS = {"train": 2000, "validation": 500, "50-99": 500, "200": 100, "1000": 50}
 TESTS = ("50-99", "200", "1000")
-MEAN_DEGREE = 20.0  # of the graphs of 200 and of 1,000 nodes; the smaller ones have edge probabilities of 0.1 to 0.9
+MOST_DENSE = 160  # nodes, up to which graphs have edge probabilities of 0.1 to 0.9
+MEAN_DEGREE = 20.0  # of larger ones
 PROBABILITIES = tuple(k / 10 for k in range(1, 10))
 
 
@@ -101,20 +102,23 @@ HELD = {
 
 def draw(law: Law, part: str, seed: int = 0) -> list[Data]:
     """The graphs or sets of one part of the data; the seed and the names determine them."""
+    return draw_sizes(law, part, COUNTS[part], SIZES[part], seed)
+
+
+def draw_sizes(law: Law, part: str, count: int, sizes: tuple[int, int], seed: int = 0) -> list[Data]:
+    """``count`` graphs or sets of ``sizes`` nodes, the upper end not among them."""
     stream = Stream("laws", law.name, part, seed)
-    low, high = SIZES[part]
     found = []
-    for k in range(COUNTS[part]):
-        nodes = stream.integer(low, high)
+    for k in range(count):
+        nodes = stream.integer(*sizes)
         graph = None
         if law.level == "graph":
-            small = high <= SIZES["50-99"][1]
+            small = sizes[1] <= MOST_DENSE
             probability = PROBABILITIES[k % len(PROBABILITIES)] if small else MEAN_DEGREE / (nodes - 1)
             graph = connected_er(nodes, probability, stream)
         x = np.ones(nodes) if law.ones else stream.uniform(nodes)
-        data = Data(
-            x=torch.from_numpy(x[:, None]).float(), y=torch.tensor([[float(law.label(x, graph))]], dtype=torch.float64)
-        )
+        y = torch.tensor([[float(law.label(x, graph))]], dtype=torch.float64)
+        data = Data(x=torch.from_numpy(x[:, None]).float(), y=y)
         if graph is not None:
             data.edge_index = torch.from_numpy(graph.edges)
         found.append(data)

@@ -16,6 +16,7 @@ from gnpool.ops.form import ZEROS
 from gnpool.ops.functional import pool_neighbors, pool_segments
 
 COORDINATES = {"growth": "one", "published": "split"}  # with the branches each has where nobody says
+P_MAX = {"growth": 500.0, "published": 50.0}
 BRANCHES = ("one", "split", "both", "positive", "negative")
 NONNEG = ("relu", "abs", None)
 SMALL_T = -6.0  # p = 1.0025: as near to 1 as still has a useful gradient
@@ -61,11 +62,14 @@ class GNPAggregation(Aggregation):
     In growth coordinates, the default, it learns the exponent p of a power mean, of any sign, and the growth g:
 
     .. math::
-        \mathrm{GNP}(\mathcal{X}) = \mathbf{W} \, n^{g} \Big(\frac{1}{n} \sum_i u_i^{\,p}\Big)^{1/p} \; (+\, \mathbf{b})
+        \mathrm{GNP}(\mathcal{X}) = \mathbf{W} \Big(\frac{n}{n_0}\Big)^{g}
+        \Big(\frac{1}{n} \sum_i u_i^{\,p}\Big)^{1/p} \; (+\, \mathbf{b})
 
     where :math:`u = \mathrm{ReLU}(x) + \epsilon`, n is the number of pooled elements, and
     :math:`p = \sinh(t)`, cut off at :math:`\pm p_{max}`. The growth alone says how the result grows with n, and p
     says which elements count. Mean, max, min and the geometric mean (p = 0) have growth 0, the sum has (1, 1).
+    The usual size :math:`n_0` is a constant that W could take as well: with it a step of g changes the trend over sizes
+    and not the scale of the output, which makes training faster. Without W there is no :math:`n_0` either.
 
     In the coordinates of the paper, ``coordinates="published"``, it learns p and q of two branches:
 
@@ -96,7 +100,7 @@ class GNPAggregation(Aggregation):
         nonneg (str, optional): How negative input is treated: ``"relu"``, ``"abs"``, or ``None``, which says that there
             is none and computes what ``"abs"`` does. (default: ``"relu"``)
         p_max (float, optional): The cap of abs(p). At the cap a gradient passes only if following it lowers abs(p).
-            (default: ``50.0``)
+            (default: ``500.0``, published: ``50.0``)
         eps (float, optional): The tolerance of :func:`gnpool.norm_pool`. (default: ``1e-6``)
         start (str, optional): Start at a named pooling: ``"sum"``, ``"mean"``, ``"max"``, ``"min"``, ``"harmonic"``
             (the harmonic sum), ``"harmonic mean"``, ``"geometric"``, ``"rms"`` or ``"l2"``, in the branch that has it.
@@ -104,6 +108,8 @@ class GNPAggregation(Aggregation):
             (default: ``None``)
         zeros (str, optional): What growth coordinates do with rows of 0, see :func:`gnpool.norm_pool`.
             (default: ``"keep"``)
+        size (float, optional): A usual number of pooled elements, :math:`n_0` above, for growth coordinates with a
+            mixing layer. The right order of magnitude is enough. (default: ``16.0``)
 
     The learned values are read and set as ``p`` and ``growth``, and ``q`` can be read. With two branches they are
     ``p_pos``, ``growth_pos``, ``p_neg`` (positive; the operator gets -p_neg) and ``growth_neg``; published ``p_pos``,
@@ -146,10 +152,11 @@ class GNPAggregation(Aggregation):
         bias: bool = False,
         per_channel: bool = False,
         nonneg: str | None = "relu",
-        p_max: float = 50.0,
+        p_max: float | None = None,
         eps: float = 1e-6,
         start: str | None = None,
         zeros: str = "keep",
+        size: float = 16.0,
     ) -> None:
         super().__init__()
         if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
@@ -167,15 +174,18 @@ class GNPAggregation(Aggregation):
             raise ValueError("GNPAggregation: 'bias' belongs to the mixing layer; it needs mix=True")
         if not 0 <= eps < math.inf:
             raise ValueError(f"GNPAggregation: 'eps' must be at least 0 and finite, got {eps}")
+        if not 0 < size < math.inf:
+            raise ValueError(f"GNPAggregation: 'size' must be above 0 and finite, got {size}")
         self.channels = channels
         self.coordinates = coordinates
         self.branches = COORDINATES[coordinates] if branches is None else branches
         self.per_channel = per_channel
         self.nonneg = nonneg
-        self.p_max = check_p_max(p_max)
+        self.p_max = check_p_max(P_MAX[coordinates] if p_max is None else p_max)
         self.eps = eps
         self.start = start
         self.zeros = zeros
+        self.size = size
 
         self._widths = self._branch_widths()
         if start is not None and self._branch_of(start) not in self._widths:
@@ -186,7 +196,7 @@ class GNPAggregation(Aggregation):
         dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
         for name, width in self._widths.items():
             shape = (width,) if per_channel else ()
-            for raw in ("p", self._size):
+            for raw in ("p", self._of_size):
                 self.register_parameter(_raw(raw, name), torch.nn.Parameter(torch.empty(shape, dtype=dtype)))
         self.mix: torch.nn.Linear | None = None
         self.reset_parameters()
@@ -194,7 +204,7 @@ class GNPAggregation(Aggregation):
             self.mix = torch.nn.Linear(sum(self._widths.values()), channels, bias=bias)
 
     @property
-    def _size(self) -> str:
+    def _of_size(self) -> str:
         """The name of the exponent of the size."""
         return "growth" if self.coordinates == "growth" else "q"
 
@@ -219,7 +229,7 @@ class GNPAggregation(Aggregation):
         r"""Resets all learnable parameters of the module."""
         for name in self._widths:
             self._set(_raw("p", name), 0.0)
-            self._set(_raw(self._size, name), 0.0)
+            self._set(_raw(self._of_size, name), 0.0)
         if self.branches == "one" or self.start is not None:
             self.set_start(self.start or "sum")
         if self.mix is not None:
@@ -241,8 +251,8 @@ class GNPAggregation(Aggregation):
         else:
             self._set_p(name, abs(p))
         infinite = math.isinf(STARTS[start][0])
-        size = growth if self._size == "growth" else (0.0 if infinite else 1 / p) - growth
-        self._set(_raw(self._size, name), size)
+        size = growth if self._of_size == "growth" else (0.0 if infinite else 1 / p) - growth
+        self._set(_raw(self._of_size, name), size)
 
     def forward(
         self,
@@ -277,7 +287,7 @@ class GNPAggregation(Aggregation):
                 eps=self.eps,
                 zeros=self.zeros,
                 relu=self.nonneg == "relu",
-                **{self._size: size},
+                **{self._of_size: size},
             )
         )
         return out.movedim(0, dim)
@@ -305,7 +315,7 @@ class GNPAggregation(Aggregation):
                 eps=self.eps,
                 zeros=self.zeros,
                 relu=self.nonneg == "relu",
-                **{self._size: size},
+                **{self._of_size: size},
             )
         )
 
@@ -313,17 +323,30 @@ class GNPAggregation(Aggregation):
         names, widths = list(self._widths), list(self._widths.values())
         if len(names) == 2 and sum(widths) == self.channels:  # split: one pass, the sign of p picks the branch
             both = torch.cat if self.per_channel else torch.stack
-            raw_p, raw_size = ([getattr(self, _raw(kind, name)) for name in names] for kind in ("p", self._size))
+            raw_p, raw_size = ([getattr(self, _raw(kind, name)) for name in names] for kind in ("p", self._of_size))
             p_pos, p_neg = exponent(both(tuple(raw_p)), self.p_max).split(widths if self.per_channel else [1, 1])
             p = torch.cat([p_pos.expand(widths[0]), -p_neg.expand(widths[1])])
             out = pool(p, torch.cat([size.expand(width) for size, width in zip(raw_size, widths, strict=True)]))
         elif names == [""]:
-            out = pool(self.p, self.growth)
+            out = pool(self.p, self._sizes("growth", ""))
         else:
             signs = {"pos": 1, "neg": -1}
-            parts = [pool(signs[name] * self._p(name), getattr(self, _raw(self._size, name))) for name in names]
+            parts = [pool(signs[name] * self._p(name), getattr(self, _raw(self._of_size, name))) for name in names]
             out = torch.cat(parts, dim=-1)
-        return out if self.mix is None else self.mix(out)
+        if self.mix is None or self.coordinates == "published":
+            return out if self.mix is None else self.mix(out)
+        return torch.nn.functional.linear(out, self.mixing_weight(), self.mix.bias)
+
+    def mixing_weight(self) -> Tensor:
+        """The matrix that mixes the pooled channels: the weight of ``mix``, with the factor of the usual size."""
+        if self.mix is None:
+            raise AttributeError(f"{self}: there is no mixing layer")
+        weight = self.mix.weight
+        if self.coordinates == "published":
+            return weight
+        growth = [getattr(self, _raw("growth", name)).expand(width) for name, width in self._widths.items()]
+        factor = (-math.log(self.size) * torch.cat(growth)).exp()
+        return weight * factor.to(weight.dtype)
 
     def _check_channels(self, x: Tensor) -> None:
         if x.size(-1) != self.channels:
@@ -359,15 +382,15 @@ class GNPAggregation(Aggregation):
 
     def _sizes(self, kind: str, name: str) -> Tensor:
         """The growth or q of a branch; the one that is not learned follows from p: each is 1/p minus the other."""
-        learned: Tensor = getattr(self, _raw(self._size, name))
-        if kind == self._size:
+        learned: Tensor = getattr(self, _raw(self._of_size, name))
+        if kind == self._of_size:
             return learned
         p = self._p(name)
         return (-1.0 if name == "neg" else 1.0) / p - learned
 
     def _set_size(self, kind: str, name: str, value: float | Tensor) -> None:
-        if kind != self._size:
-            raise AttributeError(f"{self}: {kind!r} can be read and not set; it learns {self._size!r}")
+        if kind != self._of_size:
+            raise AttributeError(f"{self}: {kind!r} can be read and not set; it learns {self._of_size!r}")
         self._set(_raw(kind, name), value)
 
     p, p_pos, p_neg = (_exponent_property(name) for name in ("", "pos", "neg"))
@@ -378,7 +401,7 @@ class GNPAggregation(Aggregation):
         """The raw parameters behind p, behind q and behind the growth."""
         found: dict[str, list[torch.nn.Parameter]] = {"p": [], "q": [], "growth": []}
         for name in self._widths:
-            for kind in ("p", self._size):
+            for kind in ("p", self._of_size):
                 found[kind].append(getattr(self, _raw(kind, name)))
         return found
 
