@@ -175,8 +175,9 @@ def crystallize(
         >>> class Net(torch.nn.Module):
         ...     def __init__(self):
         ...         super().__init__()
-        ...         self.pool = GNPAggregation(1, branches="positive", start="sum")
-        ...         torch.nn.init.ones_(self.pool.mix.weight)  # as if trained: p = 1.0025 is near the sum
+        ...         self.pool = GNPAggregation(1)
+        ...         torch.nn.init.ones_(self.pool.mix.weight)
+        ...         self.pool.p, self.pool.growth = 1.02, 0.97  # as if trained: near the sum, (1, 1)
         ...
         ...     def forward(self, x, ptr):
         ...         return self.pool(x, ptr=ptr)
