@@ -85,7 +85,7 @@ def pool_fwd(
     stats: bool,
 ) -> tuple[Tensor, ...]:
     """As :func:`gnpool.ops.reference.pool_fwd`."""
-    if x.dtype == torch.float64 or form != NORM:
+    if x.dtype == torch.float64:
         return reference.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu, form, stats)
     D, S, E = x.size(1), ptr.numel() - 1, x.size(0) if col is None else col.numel()
     y = x.new_empty((S, D), dtype=torch.float32)
@@ -98,17 +98,17 @@ def pool_fwd(
     with device_of(x):
         starts, chunks = _partition(ptr, S, E, blocks.CHUNK)
         grid = (chunks, cdiv(D, blocks.BD))
-        parts = x.new_empty((chunks, 2, 3, D), dtype=torch.float32)
+        parts = x.new_empty((chunks, 2, 3 if form == NORM else 4, D), dtype=torch.float32)
         pointers = outputs if stats else outputs * 4  # the last three are not touched
         flags = {"HAS_COL": col is not None, "HAS_W": weight is not None, "HAS_EID": eid is not None}
         launch(
             cuda_kernels.pool_fwd_kernel, grid, x, _or(weight, x), ptr, _or(col, ptr), _or(eid, ptr), p, q, starts,
             *pointers, parts, eps, S, E, D, int(stats), RELU=relu, DENORMAL=eps < SAFE, EVEN=D % blocks.BD == 0,
-            num_warps=1, **blocks._asdict(), **flags,
+            num_warps=1, FORM=form, **blocks._asdict(), **flags,
         )  # fmt: skip
         launch(
             cuda_kernels.merge_fwd_kernel, grid, ptr, p, q, starts, *pointers, parts, S, E, D, int(stats),
-            CHUNK=blocks.CHUNK, DENORMAL=eps < SAFE, BR=4, BD=blocks.BD, **WARP,
+            CHUNK=blocks.CHUNK, DENORMAL=eps < SAFE, FORM=form, BR=4, BD=blocks.BD, **WARP,
         )  # fmt: skip
     return outputs
 
@@ -136,7 +136,7 @@ def pool_bwd(
     need_weight: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """As :func:`gnpool.ops.reference.pool_bwd`."""
-    if x.dtype == torch.float64 or form != NORM:
+    if x.dtype == torch.float64:
         lists = (ptr, col, eid, t_ptr, t_row, t_eid)
         terms = (y, extreme, scale, slope)
         return reference.pool_bwd(grad, x, weight, *lists, p, q, *terms, eps, relu, form, need_x, need_weight)
@@ -158,7 +158,8 @@ def pool_bwd(
             sums = x.new_empty((chunks, 2, D), dtype=torch.float64)
             launch(
                 cuda_backward.pool_bwd_kernel, (chunks, columns), grad, x, ptr, _or(col, ptr), p, starts, y, extreme,
-                scale, slope, grad_x, sums, eps, S, E, D, HAS_COL=col is not None, **blocks._asdict(), **flags,
+                scale, slope, grad_x, sums, eps, S, E, D, HAS_COL=col is not None, FORM=form,
+                **blocks._asdict(), **flags,
             )  # fmt: skip
         else:
             shared = weight is None and E * D >= SHARED_FROM
@@ -167,7 +168,7 @@ def pool_bwd(
             sums = x.new_empty((cdiv(S, ROWS), 2, D), dtype=torch.float64)
             launch(
                 cuda_backward.pack_kernel, (sums.size(0), columns), grad, ptr, p, y, extreme, scale, slope, units, fits,
-                pack, sums, S, D, SHARED=shared, ROWS=ROWS, BR=8, BD=blocks.BD, num_warps=4,
+                pack, sums, S, D, SHARED=shared, FORM=form, ROWS=ROWS, BR=8, BD=blocks.BD, num_warps=4,
             )  # fmt: skip
             t_ptr = t_ptr.contiguous()
             weight, t_row, t_eid = _lists(weight, t_row, t_eid)
@@ -177,7 +178,8 @@ def pool_bwd(
             launch(
                 cuda_backward.sources_bwd_kernel, (chunks, columns), x, _or(weight, x), t_ptr, t_row, _or(t_eid, t_ptr),
                 p, starts, extreme, pack, units, fits, grad_x, by_block, parts, eps, N, E, D, SHARED=shared,
-                HAS_W=weight is not None, HAS_EID=t_eid is not None, NEED_W=need_weight, **blocks._asdict(), **flags,
+                HAS_W=weight is not None, HAS_EID=t_eid is not None, NEED_W=need_weight, FORM=form,
+                **blocks._asdict(), **flags,
             )  # fmt: skip
             if need_x:
                 launch(

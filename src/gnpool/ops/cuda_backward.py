@@ -10,6 +10,8 @@ import triton.language as tl
 from gnpool.ops.cuda_math import (
     HUGE,
     LN2,
+    NORM,
+    REMOVE,
     above,
     all_moderate,
     channels,
@@ -21,15 +23,19 @@ from gnpool.ops.cuda_math import (
     rows,
     unit_of,
     weights,
+    wide_log_ratio,
 )
 
 
 @triton.jit
-def _slopes(p, o_d, m_d, eps):
+def _slopes(p, o_d, m_d, eps, FORM: tl.constexpr):
     """Per channel: p - 1 within reach of float32, and the largest v without a slope (0, or removed)."""
     b_p = tl.load(p + o_d, mask=m_d, other=1.0)
     b_power = tl.minimum(tl.maximum(b_p - 1.0, -HUGE), HUGE).to(tl.float32)
-    return tl.where(b_p == 0, float("nan"), b_power), tl.where(b_p < 0, eps, 0.0)
+    if FORM == NORM:
+        return tl.where(b_p == 0, float("nan"), b_power), tl.where(b_p < 0, eps, 0.0)
+    else:  # noqa: RET505 -- both branches must return for the compiler
+        return b_power, tl.zeros_like(b_power) + (eps if FORM == REMOVE else 0.0)
 
 
 @triton.jit
@@ -40,11 +46,23 @@ def _with_sign(b_d, b_z):
 
 
 @triton.jit
-def _slope_of(b_z, b_scale, b_M, b_inverse, b_g, b_power, b_still, eps, RELU: tl.constexpr, DENORMAL: tl.constexpr):
-    """dL/dz of entries whose segments have g = grad * C and the unit of their extreme: g sign(z) 2^((p - 1) l)."""
+def _slope_of(
+    b_z, b_scale, b_M, b_inverse, b_g, b_power, b_still, eps, RELU: tl.constexpr, DENORMAL: tl.constexpr,
+    FORM: tl.constexpr,
+):  # fmt: skip
+    """dL/dz of entries whose segments have g = grad * C and the unit of their extreme: g sign(z) 2^((p - 1) l).
+
+    In growth forms |p| may be less than 1, and the power above 1: it is taken in two steps, which overflow only if the
+    result does.
+    """
     b_v = magnitude(b_z, RELU)
-    b_l = log_ratio(b_v + eps, b_scale, b_M, b_inverse, DENORMAL)
-    b_d = b_g * exp2(b_power * tl.maximum(b_l, -HUGE, propagate_nan=tl.PropagateNan.ALL))
+    if FORM == NORM:
+        b_l = log_ratio(b_v + eps, b_scale, b_M, b_inverse, DENORMAL)
+        b_d = b_g * exp2(b_power * tl.maximum(b_l, -HUGE, propagate_nan=tl.PropagateNan.ALL))
+    else:
+        b_l = wide_log_ratio(b_v + eps, b_scale, b_M, b_inverse, DENORMAL)
+        b_root = exp2(0.5 * b_power * tl.maximum(b_l, -HUGE, propagate_nan=tl.PropagateNan.ALL))
+        b_d = b_g * b_root * b_root
     if not RELU:
         b_d = _with_sign(b_d, b_z)
     return tl.where(b_v <= b_still, 0.0, b_d)
@@ -91,14 +109,14 @@ def _all_finite(b_M, m_d):
 @triton.jit(do_not_specialize=["S", "E", "CHUNK"])
 def pool_bwd_kernel(
     grad, x, ptr, col, p, starts, y, extreme, scale, slope, grad_x, sums, eps, S, E, D, CHUNK,
-    RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_COL: tl.constexpr, NEED_X: tl.constexpr, BR: tl.constexpr,
-    R: tl.constexpr, BD: tl.constexpr, EVEN: tl.constexpr,
+    RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_COL: tl.constexpr, NEED_X: tl.constexpr, FORM: tl.constexpr,
+    BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """Segments: every entry writes its own row of grad_x. sums (chunks, 2, D) collects dL/dp and dL/dq."""
     HALF: tl.constexpr = x.dtype.element_ty.primitive_bitwidth == 16
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d, m_d = channels(i_block, D, BD, EVEN)
-    b_power, b_still = _slopes(p, o_d, m_d, eps)
+    b_power, b_still = _slopes(p, o_d, m_d, eps, FORM)
     moderate = all_moderate(b_power + 1.0, m_d, DENORMAL)
     b_dp = tl.zeros([BD], tl.float32)
     b_dq = tl.zeros([BD], tl.float32)
@@ -144,7 +162,7 @@ def pool_bwd_kernel(
                     b_z, o_x, m, _, _ = rows(x, col, k, stop, o_d, m_d, D, R, HAS_COL, False)
                     b_d = _slope_of(
                         b_z, b_scale[None, :], b_M[None, :], b_inverse[None, :], b_g[None, :], b_power[None, :],
-                        b_still[None, :], eps, RELU, DENORMAL,
+                        b_still[None, :], eps, RELU, DENORMAL, FORM,
                     )  # fmt: skip
                     tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
         e = stop
@@ -198,8 +216,8 @@ def unit_kernel(ranges, p, units, flags, blocks, D, DIGITS: tl.constexpr, BR: tl
 
 @triton.jit(do_not_specialize=["S"])
 def pack_kernel(
-    grad, ptr, p, y, extreme, scale, slope, units, flags, pack, sums, S, D, SHARED: tl.constexpr, ROWS: tl.constexpr,
-    BR: tl.constexpr, BD: tl.constexpr,
+    grad, ptr, p, y, extreme, scale, slope, units, flags, pack, sums, S, D, SHARED: tl.constexpr, FORM: tl.constexpr,
+    ROWS: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """Neighbours: pack (S, D) = grad * C, in the shared unit where one serves; sums (blocks, 2, D) as above."""
     i_rows, i_block = tl.program_id(0), tl.program_id(1)
@@ -209,7 +227,7 @@ def pack_kernel(
     b_dq = tl.zeros([BR, BD], tl.float32)
     if SHARED:
         shared = tl.load(flags + i_block) > 0
-        b_power, _ = _slopes(p, o_d, m_d, 0.0)
+        b_power, _ = _slopes(p, o_d, m_d, 0.0, FORM)
         b_scale, b_unit, b_inverse = unit_of(tl.load(units + o_d, mask=m_d, other=1.0), False)
     for k in range(0, ROWS, BR):
         o_s = i_rows.to(tl.int64) * ROWS + k + tl.arange(0, BR)
@@ -253,7 +271,7 @@ def _plain_sum(pack, row, start, stop, o_d, m_d, D, BR: tl.constexpr, R: tl.cons
 def _edge_sum(
     b_x, extreme, pack, weight, row, eid, start, stop, o_d, m_d, b_power, b_still, grad_weight, eps, D,
     RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_W: tl.constexpr, HAS_EID: tl.constexpr, NEED_W: tl.constexpr,
-    BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr,
+    FORM: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """The sum of the slopes of the edges from start to stop, each in the unit of its destination."""
     b_sum = tl.zeros([R, BD], tl.float32)
@@ -265,7 +283,9 @@ def _edge_sum(
             if HAS_W:
                 b_w, o_w = weights(weight, eid, o_e, m_e, HAS_EID)
                 b_z = b_z * b_w[:, None]
-            b_dz = _slope_of(b_z, b_scale, b_M, b_inverse, b_g, b_power[None, :], b_still[None, :], eps, RELU, DENORMAL)
+            b_dz = _slope_of(
+                b_z, b_scale, b_M, b_inverse, b_g, b_power[None, :], b_still[None, :], eps, RELU, DENORMAL, FORM
+            )
             b_dz = tl.where(m, b_dz, 0.0)
             if NEED_W:
                 b_dw = tl.sum(tl.where(b_dz == 0, 0.0, b_dz * b_x[None, :]), axis=1)
@@ -280,8 +300,8 @@ def _edge_sum(
 def sources_bwd_kernel(
     x, weight, ptr, row, eid, p, starts, extreme, pack, units, flags, grad_x, grad_weight, parts, eps, S, E, D,
     CHUNK, RELU: tl.constexpr, DENORMAL: tl.constexpr, SHARED: tl.constexpr, HAS_W: tl.constexpr,
-    HAS_EID: tl.constexpr, NEED_X: tl.constexpr, NEED_W: tl.constexpr, BR: tl.constexpr, R: tl.constexpr,
-    BD: tl.constexpr, EVEN: tl.constexpr,
+    HAS_EID: tl.constexpr, NEED_X: tl.constexpr, NEED_W: tl.constexpr, FORM: tl.constexpr, BR: tl.constexpr,
+    R: tl.constexpr, BD: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """Neighbours, by source: ptr, row and eid are the transposed lists, S the number of sources.
 
@@ -289,7 +309,7 @@ def sources_bwd_kernel(
     """
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d, m_d = channels(i_block, D, BD, EVEN)
-    b_power, b_still = _slopes(p, o_d, m_d, eps)
+    b_power, b_still = _slopes(p, o_d, m_d, eps, FORM)
     grad_weight += i_block.to(tl.int64) * E
     if SHARED:
         shared = tl.load(flags + i_block) > 0
@@ -313,12 +333,12 @@ def sources_bwd_kernel(
             edges = ~shared
             if shared:
                 b_sum = tl.sum(_plain_sum(pack, row, e, stop, o_d, m_d, D, BR, R, BD), axis=0)
-                b_dx = _slope_of(b_x, b_scale, b_unit, b_inverse, b_sum, b_power, b_still, eps, RELU, False)
+                b_dx = _slope_of(b_x, b_scale, b_unit, b_inverse, b_sum, b_power, b_still, eps, RELU, False, FORM)
         if edges:
             b_dx = tl.sum(
                 _edge_sum(
                     b_x, extreme, pack, weight, row, eid, e, stop, o_d, m_d, b_power, b_still, grad_weight, eps, D,
-                    RELU, DENORMAL, HAS_W, HAS_EID, NEED_W, BR, R, BD,
+                    RELU, DENORMAL, HAS_W, HAS_EID, NEED_W, FORM, BR, R, BD,
                 ),
                 axis=0,
             )  # fmt: skip

@@ -11,29 +11,36 @@ import triton.language as tl
 
 from gnpool.ops.cuda_math import (
     HUGE,
+    KEEP,
     LN2,
     NEGLIGIBLE,
+    NORM,
+    REMOVE,
     above,
+    above_and_count,
     all_moderate,
     channels,
+    entries,
     exp2,
     log2,
     log_ratio,
     magnitude,
     reciprocal,
-    rows,
     unit_of,
-    weights,
 )
+from gnpool.ops.cuda_mean import is_small, load_parts, mean_range, merge_means
 
 
 @triton.jit
-def _channels(p, o_d, m_d, eps):
+def _channels(p, o_d, m_d, eps, FORM: tl.constexpr):
     """Per channel: p within reach of float32, its sign, the largest v that is removed, the u of a row not there."""
     b_p = tl.load(p + o_d, mask=m_d, other=1.0).to(tl.float32)
     b_positive = b_p > 0
     b_sign = tl.where(b_positive, 1.0, -1.0)
-    b_removed = tl.where(b_positive, -1.0, eps)
+    if FORM == NORM:
+        b_removed = tl.where(b_positive, -1.0, eps)
+    else:
+        b_removed = tl.zeros_like(b_p) + (-1.0 if FORM == KEEP else eps)
     b_vanish = tl.where(b_positive, 0.0, float("inf"))
     return tl.minimum(tl.maximum(b_p, -HUGE), HUGE), b_sign, b_removed, b_vanish
 
@@ -53,25 +60,35 @@ def _split(n):
 
 
 @triton.jit
-def _exponents(p, q, o_d, m_d):
-    """Per channel: 1/p and q, each as a pair of float32, and 0, or NaN where p is 0 or NaN."""
+def _exponents(p, q, o_d, m_d, FORM: tl.constexpr):
+    """Per channel: 1/p and q, each as a pair of float32, and 0, or NaN where p is NaN (in the norm form, or 0)."""
     b_p = tl.load(p + o_d, mask=m_d, other=1.0)
     b_q = tl.load(q + o_d, mask=m_d, other=0.0)
-    b_inverse = tl.where(tl.abs(b_p) == float("inf"), 0.0, 1.0 / b_p)
+    m_none = tl.abs(b_p) == float("inf")
+    m_nan = b_p != b_p
+    if FORM == NORM:
+        m_nan = m_nan | (b_p == 0)
+    else:
+        m_none = m_none | (b_p == 0)
+    b_inverse = tl.where(m_none, 0.0, 1.0 / b_p)
     b_i, b_q_high = b_inverse.to(tl.float32), b_q.to(tl.float32)
     b_i_low = (b_inverse - b_i.to(tl.float64)).to(tl.float32)
     b_q_low = (b_q - b_q_high.to(tl.float64)).to(tl.float32)
-    return b_i, b_i_low, b_q_high, b_q_low, tl.where((b_p == 0) | (b_p != b_p), float("nan"), 0.0)
+    return b_i, b_i_low, b_q_high, b_q_low, tl.where(m_nan, float("nan"), 0.0)
 
 
 @triton.jit
-def _finish(b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, n):
-    """y, M, C and dy/dp of a whole segment of n entries; T is the sum of 2^t t.
+def _finish(b_p, b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, b_K, n, FORM: tl.constexpr):
+    """y, M, C and dy/dp of a whole segment of n entries; T is the sum of 2^t t. Growth forms have A / K in place of A.
 
     The exponent of 2 in y is log2(A) / p - q log2(n). It is carried as a pair of float32, so that no digit is lost to
     its size, and split into a whole number and a fraction in the end.
     """
-    b_whole, b_rest = _split(b_A)
+    b_ratio = b_A
+    if FORM != NORM:
+        m_mean = is_small(b_p) & (b_M < float("inf"))  # M is the mean already, A is K and T is G
+        b_ratio = tl.where(m_mean, 1.0, b_A / tl.maximum(b_K, 1.0))
+    b_whole, b_rest = _split(b_ratio)
     n_whole, n_rest = _split(tl.maximum(n, 1).to(tl.float32))
     b_high = b_whole * b_i
     b_low = tl.fma(b_whole, b_i, -b_high) + b_whole * b_i_low + b_rest * b_i
@@ -90,8 +107,13 @@ def _finish(b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, n):
     b_C = b_power * b_first * b_second * b_over_A
     b_tilt = b_T * b_over_A * b_i - (b_high + b_low)
     b_slope = tl.where((b_i == 0) | (b_tilt == 0), 0.0, b_y * b_i * (b_tilt * LN2))
+    if FORM != NORM:
+        b_mean_slope = tl.where(b_T == 0, 0.0, b_y * (b_T * b_over_A * (LN2 * LN2)))
+        b_slope = tl.where(m_mean, b_mean_slope, b_slope)
 
     b_dead = b_A == 0
+    if FORM == REMOVE:
+        b_dead = b_K == 0
     b_zero = b_dead | (b_M == 0)
     b_nan = tl.where(b_A != b_A, b_A, tl.where(n > 0, b_nan, 0.0))
     b_y = tl.where(b_zero, 0.0, b_y) + b_nan
@@ -101,31 +123,16 @@ def _finish(b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, n):
 
 
 @triton.jit
-def _entries(
-    x, weight, col, eid, k, stop, o_d, m_d, D, R: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
-    HAS_EID: tl.constexpr, WHOLE: tl.constexpr,
-):  # fmt: skip
-    """z of the R entries from k on, and which of them there are."""
-    b_z, _, m, o_e, m_e = rows(x, col, k, stop, o_d, m_d, D, R, HAS_COL, WHOLE)
-    if HAS_W:
-        b_w, _ = weights(weight, eid, o_e, m_e, HAS_EID)
-        b_z = b_z * b_w[:, None]
-    return b_z, m
-
-
-@triton.jit
 def _quick_round(
     x, weight, col, eid, k, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, eps, b_unit, b_inverse, b_A, b_T,
-    RELU: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr,
-    HAS_W: tl.constexpr, HAS_EID: tl.constexpr, WHOLE: tl.constexpr,
+    b_K, RELU: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr,
+    HAS_W: tl.constexpr, HAS_EID: tl.constexpr, FORM: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """One round of :func:`_quick_range`; the first one finds the unit, if there is to be one."""
     HALF: tl.constexpr = x.dtype.element_ty.primitive_bitwidth == 16
     tiles = ()
     for j in tl.static_range(BR):
-        tiles = tiles + (
-            _entries(x, weight, col, eid, k + j * R, stop, o_d, m_d, D, R, HAS_COL, HAS_W, HAS_EID, WHOLE),
-        )
+        tiles = tiles + (entries(x, weight, col, eid, k + j * R, stop, o_d, m_d, D, R, HAS_COL, HAS_W, HAS_EID, WHOLE),)
     if not HALF:  # noqa: SIM102 -- known when compiled, and then not
         if k == start:
             b_key = tl.full([R, BD], float("-inf"), tl.float32)
@@ -139,18 +146,23 @@ def _quick_round(
     for j in tl.static_range(BR):
         b_u = magnitude(tiles[j][0], RELU) + eps
         b_t = b_p[None, :] * log2(b_u if HALF else b_u * b_inverse)
-        b_e = above(tiles[j][0], b_removed[None, :], exp2(b_t), RELU)
+        b_e = exp2(b_t)
+        if FORM == NORM:
+            b_e = above(tiles[j][0], b_removed[None, :], b_e, RELU)
+        elif FORM == REMOVE:  # a row not there is 0, and not counted
+            b_e, b_K = above_and_count(tiles[j][0], b_removed[None, :], b_e, b_K, RELU)
         if not WHOLE:
             b_e = tl.where(tiles[j][1], b_e, 0.0)
         b_A += b_e
         b_T += b_e * b_t
-    return b_unit, b_inverse, b_A, b_T
+    return b_unit, b_inverse, b_A, b_T, b_K
 
 
 @triton.jit
 def _quick_range(
     x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, eps, RELU: tl.constexpr, BR: tl.constexpr,
     R: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr, HAS_EID: tl.constexpr,
+    FORM: tl.constexpr,
 ):  # fmt: skip
     """As :func:`_reduce_range` for moderate p, with the extreme of the first round as the unit in place of M.
 
@@ -159,26 +171,30 @@ def _quick_range(
     """
     b_A = tl.zeros([R, BD], tl.float32)
     b_T = tl.zeros([R, BD], tl.float32)
+    b_K = tl.zeros([R, BD], tl.float32)
     b_unit = tl.full([1, BD], 1.0, tl.float32)
     b_inverse = b_unit
     rest = start
     for k in range(start, stop - (BR * R - 1), BR * R):
-        b_unit, b_inverse, b_A, b_T = _quick_round(
+        b_unit, b_inverse, b_A, b_T, b_K = _quick_round(
             x, weight, col, eid, k, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, eps, b_unit, b_inverse, b_A, b_T,
-            RELU, BR, R, BD, HAS_COL, HAS_W, HAS_EID, True,
+            b_K, RELU, BR, R, BD, HAS_COL, HAS_W, HAS_EID, FORM, True,
         )  # fmt: skip
         rest = k + BR * R
     if rest < stop:
-        b_unit, b_inverse, b_A, b_T = _quick_round(
+        b_unit, b_inverse, b_A, b_T, b_K = _quick_round(
             x, weight, col, eid, rest, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, eps, b_unit, b_inverse, b_A,
-            b_T, RELU, BR, R, BD, HAS_COL, HAS_W, HAS_EID, False,
+            b_T, b_K, RELU, BR, R, BD, HAS_COL, HAS_W, HAS_EID, FORM, False,
         )  # fmt: skip
     b_sum = tl.sum(b_A, axis=0)
     b_moment = tl.sum(b_T, axis=0)
     b_last = tl.max(b_unit, axis=0)  # of one row
     m_well = ((b_sum == 0) | ((b_sum > 1e-12) & (b_sum < 1e12))) & (b_moment == b_moment) & (b_last < 1e37)
     b_key = tl.where(b_sum == 0, float("-inf"), b_last * b_sign)
-    return b_key, b_sum, b_moment, tl.min((m_well | ~m_d).to(tl.int32), axis=0) > 0
+    b_count = tl.sum(b_K, axis=0)
+    if FORM == KEEP:
+        b_count += (stop - start).to(tl.float32)
+    return b_key, b_sum, b_moment, b_count, tl.min((m_well | ~m_d).to(tl.int32), axis=0) > 0
 
 
 @triton.jit
@@ -195,22 +211,26 @@ def _rescale(b_key, b_A, b_T, b_new, b_p, b_sign, DENORMAL: tl.constexpr):
 def _reduce_range(
     x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU: tl.constexpr,
     DENORMAL: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr,
-    HAS_W: tl.constexpr, HAS_EID: tl.constexpr,
+    HAS_W: tl.constexpr, HAS_EID: tl.constexpr, FORM: tl.constexpr,
 ):  # fmt: skip
-    """sign * M, A and T = sum 2^t t of the entries from start to stop. A row not kept has the u that vanishes.
+    """sign * M, A, T = sum 2^t t and K of the entries from start to stop. A row not kept has the u that vanishes.
 
     A thread keeps the sums of its own rows and channels, so that threads meet once a segment, and not at all if R = 1.
     """
     b_key = tl.full([R, BD], float("-inf"), tl.float32)
     b_A = tl.zeros([R, BD], tl.float32)
     b_T = tl.zeros([R, BD], tl.float32)
+    b_K = tl.zeros([R, BD], tl.float32)
     for k in range(start, stop, BR * R):
         tiles = ()
         b_new = b_key
         for j in tl.static_range(BR):
-            b_z, m = _entries(x, weight, col, eid, k + j * R, stop, o_d, m_d, D, R, HAS_COL, HAS_W, HAS_EID, False)
+            b_z, m = entries(x, weight, col, eid, k + j * R, stop, o_d, m_d, D, R, HAS_COL, HAS_W, HAS_EID, False)
             b_v = magnitude(b_z, RELU)
-            b_u = tl.where(m & ~(b_v <= b_removed[None, :]), b_v + eps, b_vanish[None, :])
+            m_kept = m & ~(b_v <= b_removed[None, :])
+            b_u = tl.where(m_kept, b_v + eps, b_vanish[None, :])
+            if FORM != NORM:
+                b_K += tl.where(m_kept, 1.0, 0.0)
             b_new = tl.maximum(b_new, b_u * b_sign[None, :])
             tiles = tiles + (b_u,)
         if k > start:
@@ -234,23 +254,58 @@ def _reduce_range(
     if tl.max(((b_key == float("-inf")) & m_d).to(tl.int32), axis=0) > 0:
         b_count = tl.zeros([BD], tl.float32)
         for k in range(start, stop, R):
-            b_z, m = _entries(x, weight, col, eid, k, stop, o_d, m_d, D, R, HAS_COL, HAS_W, HAS_EID, False)
+            b_z, m = entries(x, weight, col, eid, k, stop, o_d, m_d, D, R, HAS_COL, HAS_W, HAS_EID, False)
             b_count += tl.sum((m & (magnitude(b_z, RELU) == float("inf"))).to(tl.float32), axis=0)
         b_A = tl.where((b_key == float("-inf")) & (b_A == b_A), b_count, b_A)
         b_T = tl.where(b_key == float("-inf"), 0.0, b_T)
-    return b_key, b_A, b_T
+    return b_key, b_A, b_T, tl.sum(b_K, axis=0)
+
+
+@triton.jit
+def _any_range(
+    x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU: tl.constexpr,
+    DENORMAL: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr,
+    HAS_W: tl.constexpr, HAS_EID: tl.constexpr, FORM: tl.constexpr,
+):  # fmt: skip
+    """:func:`_reduce_range`; in growth forms :func:`mean_range` for the channels that have a small p."""
+    if FORM == NORM:
+        return _reduce_range(
+            x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU, DENORMAL, BR,
+            R, BD, HAS_COL, HAS_W, HAS_EID, FORM,
+        )  # fmt: skip
+    else:  # noqa: RET505 -- both branches must return for the compiler
+        b_key = tl.full([BD], float("-inf"), tl.float32)
+        b_A = tl.zeros([BD], tl.float32)
+        b_T = tl.zeros([BD], tl.float32)
+        b_K = tl.zeros([BD], tl.float32)
+        if tl.max((~is_small(b_p) & m_d).to(tl.int32), axis=0) > 0:
+            b_key, b_A, b_T, b_K = _reduce_range(
+                x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU, DENORMAL,
+                BR, R, BD, HAS_COL, HAS_W, HAS_EID, FORM,
+            )  # fmt: skip
+        if tl.max((is_small(b_p) & m_d).to(tl.int32), axis=0) > 0:
+            b_keys, b_As, b_Ts, b_Ks = mean_range(
+                x, weight, col, eid, start, stop, o_d, m_d, D, tl.where(is_small(b_p), b_p, 0.0), b_removed, eps, RELU,
+                DENORMAL, BR, R, BD, HAS_COL, HAS_W, HAS_EID,
+            )  # fmt: skip
+            b_key = tl.where(is_small(b_p), b_keys, b_key)
+            b_A = tl.where(is_small(b_p), b_As, b_A)
+            b_T = tl.where(is_small(b_p), b_Ts, b_T)
+            b_K = tl.where(is_small(b_p), b_Ks, b_K)
+        return b_key, b_A, b_T, b_K
 
 
 @triton.jit(do_not_specialize=["S", "E", "stats", "CHUNK"])
 def pool_fwd_kernel(
     x, weight, ptr, col, eid, p, q, starts, y, extreme, scale, slope, parts, eps, S, E, D, stats,
     CHUNK, RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
-    HAS_EID: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, EVEN: tl.constexpr,
+    HAS_EID: tl.constexpr, FORM: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
+    SLOTS: tl.constexpr = 3 if FORM == NORM else 4
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d, m_d = channels(i_block, D, BD, EVEN)
-    b_p, b_sign, b_removed, b_vanish = _channels(p, o_d, m_d, eps)
-    b_i, b_i_low, b_q, b_q_low, b_nan = _exponents(p, q, o_d, m_d)
+    b_p, b_sign, b_removed, b_vanish = _channels(p, o_d, m_d, eps, FORM)
+    b_i, b_i_low, b_q, b_q_low, b_nan = _exponents(p, q, o_d, m_d, FORM)
     moderate = all_moderate(b_p, m_d, DENORMAL)
 
     first = tl.load(starts + i_chunk)
@@ -266,19 +321,22 @@ def pool_fwd_kernel(
         b_key = tl.full([BD], float("-inf"), tl.float32)
         b_A = tl.zeros([BD], tl.float32)
         b_T = tl.zeros([BD], tl.float32)
+        b_K = tl.zeros([BD], tl.float32)
         done = False
         if moderate:
-            b_key, b_A, b_T, done = _quick_range(
+            b_key, b_A, b_T, b_K, done = _quick_range(
                 x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_sign, b_removed, eps, RELU, BR, R, BD, HAS_COL,
-                HAS_W, HAS_EID,
+                HAS_W, HAS_EID, FORM,
             )  # fmt: skip
         if not done:
-            b_key, b_A, b_T = _reduce_range(
+            b_key, b_A, b_T, b_K = _any_range(
                 x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU, DENORMAL, BR,
-                R, BD, HAS_COL, HAS_W, HAS_EID,
+                R, BD, HAS_COL, HAS_W, HAS_EID, FORM,
             )  # fmt: skip
         if (s < last) & (begin == e):
-            b_y, b_M, b_C, b_slope = _finish(b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, stop - begin)
+            b_y, b_M, b_C, b_slope = _finish(
+                b_p, b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, b_K, stop - begin, FORM
+            )
             o_out = s * D + o_d
             tl.store(y + o_out, b_y, mask=m_d)
             if stats > 0:
@@ -286,10 +344,12 @@ def pool_fwd_kernel(
                 tl.store(scale + o_out, b_C, mask=m_d)
                 tl.store(slope + o_out, b_slope, mask=m_d)
         else:  # the end of a segment begun in an earlier chunk (slot 0), or one that goes on in the next (slot 1)
-            o_part = ((i_chunk.to(tl.int64) * 2 + (s == last).to(tl.int64)) * 3) * D + o_d
+            o_part = ((i_chunk.to(tl.int64) * 2 + (s == last).to(tl.int64)) * SLOTS) * D + o_d
             tl.store(parts + o_part, b_key, mask=m_d)
             tl.store(parts + o_part + D, b_A, mask=m_d)
             tl.store(parts + o_part + 2 * D, b_T, mask=m_d)
+            if FORM != NORM:
+                tl.store(parts + o_part + 3 * D, b_K, mask=m_d)
         e = stop
         begin = stop
 
@@ -297,9 +357,10 @@ def pool_fwd_kernel(
 @triton.jit(do_not_specialize=["S", "E", "stats", "CHUNK"])
 def merge_fwd_kernel(
     ptr, p, q, starts, y, extreme, scale, slope, parts, S, E, D, stats, CHUNK,
-    DENORMAL: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
+    DENORMAL: tl.constexpr, FORM: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """Complete the segment that ends in chunk i but began before it: its parts are slots 1 before i and slot 0 of i."""
+    SLOTS: tl.constexpr = 3 if FORM == NORM else 4
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     first = tl.load(starts + i_chunk)
     last = tl.load(starts + i_chunk + 1)
@@ -308,28 +369,33 @@ def merge_fwd_kernel(
     if (last > first) & (begin < e):
         o_d = i_block * BD + tl.arange(0, BD)
         m_d = o_d < D
-        b_p, b_sign, _, _ = _channels(p, o_d, m_d, 0.0)
-        b_i, b_i_low, b_q, b_q_low, b_nan = _exponents(p, q, o_d, m_d)
+        b_p, b_sign, _, _ = _channels(p, o_d, m_d, 0.0, FORM)
+        b_i, b_i_low, b_q, b_q_low, b_nan = _exponents(p, q, o_d, m_d, FORM)
         b_key = tl.full([BD], float("-inf"), tl.float32)
         b_A = tl.zeros([BD], tl.float32)
         b_T = tl.zeros([BD], tl.float32)
+        b_K = tl.zeros([BD], tl.float32)
         start = (begin + first) // CHUNK
         for k in range(start, i_chunk + 1, BR):
-            o_i = k + tl.arange(0, BR)
-            o_part = (o_i.to(tl.int64) * 2 + (o_i < i_chunk).to(tl.int64)) * 3
-            m = (o_i <= i_chunk)[:, None] & m_d[None, :]
-            o_part = o_part[:, None] * D + o_d[None, :]
-            b_keys = tl.load(parts + o_part, mask=m, other=float("-inf"))
-            b_As = tl.load(parts + o_part + D, mask=m, other=0.0)
-            b_Ts = tl.load(parts + o_part + 2 * D, mask=m, other=0.0)
+            b_keys, b_As, b_Ts, b_Ks = load_parts(parts, k, i_chunk, o_d, m_d, D, BR, SLOTS)
             b_new = tl.maximum(b_key, tl.max(b_keys, axis=0))
             b_A, b_T = _rescale(b_key, b_A, b_T, b_new, b_p, b_sign, DENORMAL)
             b_As, b_Ts = _rescale(b_keys, b_As, b_Ts, b_new[None, :], b_p[None, :], b_sign[None, :], DENORMAL)
             b_A += tl.sum(b_As, axis=0)
             b_T += tl.sum(b_Ts, axis=0)
+            if FORM != NORM:
+                b_K += tl.sum(b_Ks, axis=0)
             b_key = b_new
+        if FORM != NORM:  # noqa: SIM102 -- known when compiled, and then not
+            if tl.max((is_small(b_p) & m_d).to(tl.int32), axis=0) > 0:
+                b_small = tl.where(is_small(b_p), b_p, 0.0)
+                b_mean, b_As, b_Ts, b_Ks = merge_means(parts, start, i_chunk, o_d, m_d, D, b_small, DENORMAL, BR, BD)
+                b_key = tl.where(is_small(b_p), b_mean, b_key)
+                b_A = tl.where(is_small(b_p), b_As, b_A)
+                b_T = tl.where(is_small(b_p), b_Ts, b_T)
+                b_K = tl.where(is_small(b_p), b_Ks, b_K)
         n = tl.load(ptr + first + 1) - begin
-        b_y, b_M, b_C, b_slope = _finish(b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, n)
+        b_y, b_M, b_C, b_slope = _finish(b_p, b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, b_K, n, FORM)
         o_out = first * D + o_d
         tl.store(y + o_out, b_y, mask=m_d)
         if stats > 0:

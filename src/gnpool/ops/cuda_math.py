@@ -18,11 +18,18 @@ import os
 import triton
 import triton.language as tl
 
+from gnpool.ops import form
+
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 HUGE = tl.constexpr(1e30)  # in place of infinity: times an exact 0 it is still 0
 NEGLIGIBLE = tl.constexpr(-200.0)  # 2 to this is 0 in float32
 LN2 = tl.constexpr(0.6931471805599453)
+
+# The forms of gnpool.ops.form, as the kernels compare them.
+NORM = tl.constexpr(form.NORM)
+KEEP = tl.constexpr(form.KEEP)
+REMOVE = tl.constexpr(form.REMOVE)
 
 # One instruction each; tl.log2 is a routine of twenty, and tl.exp2 takes care of denormal results that nobody sees.
 if INTERPRETED:
@@ -46,6 +53,11 @@ if INTERPRETED:
     @triton.jit
     def above(z, limit, value, RELU: tl.constexpr):
         return tl.where(magnitude(z, RELU) <= limit, 0.0, value)
+
+    @triton.jit
+    def above_and_count(z, limit, value, count, RELU: tl.constexpr):
+        m = magnitude(z, RELU) <= limit
+        return tl.where(m, 0.0, value), count + tl.where(m, 0.0, 1.0)
 
 else:
 
@@ -74,6 +86,19 @@ else:
             return tl.inline_asm_elementwise(
                 "{.reg .f32 v; .reg .pred k; abs.f32 v, $1; setp.gtu.f32 k, v, $2; selp.f32 $0, $3, 0f00000000, k;}",
                 "=f,f,f,f", [z, limit, value], tl.float32, True, 1,
+            )  # fmt: skip
+
+    @triton.jit
+    def above_and_count(z, limit, value, count, RELU: tl.constexpr):
+        """As :func:`above`, and the count, one more where the magnitude is above: one instruction more."""
+        if RELU:
+            m = magnitude(z, RELU) <= limit
+            return tl.where(m, 0.0, value), count + tl.where(m, 0.0, 1.0)
+        else:  # noqa: RET505 -- both branches must return for the compiler
+            return tl.inline_asm_elementwise(
+                "{.reg .f32 v; .reg .pred k; abs.f32 v, $2; setp.gtu.f32 k, v, $3; selp.f32 $0, $4, 0f00000000, k;"
+                " mov.f32 $1, $5; @k add.f32 $1, $5, 0f3F800000;}",
+                "=&f,=&f,f,f,f,f", [z, limit, value, count], (tl.float32, tl.float32), True, 1,
             )  # fmt: skip
 
 
@@ -118,6 +143,14 @@ def log_ratio(b_u, b_scale, b_M, b_inverse, DENORMAL: tl.constexpr):
 
 
 @triton.jit
+def wide_log_ratio(b_u, b_scale, b_M, b_inverse, DENORMAL: tl.constexpr):
+    """As :func:`log_ratio`, also where the ratio itself is too large or too small for a float."""
+    b_l = log_ratio(b_u, b_scale, b_M, b_inverse, DENORMAL)
+    b_far = log2_denormal(b_u) - log2_denormal(b_M) + log2(b_scale) if DENORMAL else log2(b_u) - log2(b_M)
+    return tl.where(tl.abs(b_l) < 100.0, b_l, b_far)
+
+
+@triton.jit
 def all_moderate(b_p, m_d, DENORMAL: tl.constexpr):
     """Whether all channels have 1 <= |p| <= 8: then the logarithm of the hardware is good enough, without a series."""
     m = (tl.abs(b_p) >= 1.0) & (tl.abs(b_p) <= 8.0) & (not DENORMAL)
@@ -157,6 +190,19 @@ def weights(weight, eid, o_e, m_e, HAS_EID: tl.constexpr):
     if HAS_EID:
         o_e = tl.load(eid + o_e, mask=m_e, other=0)
     return tl.load(weight + o_e, mask=m_e, other=0.0).to(tl.float32), o_e
+
+
+@triton.jit
+def entries(
+    x, weight, col, eid, k, stop, o_d, m_d, D, R: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
+    HAS_EID: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """z of the R entries from k on, and which of them there are."""
+    b_z, _, m, o_e, m_e = rows(x, col, k, stop, o_d, m_d, D, R, HAS_COL, WHOLE)
+    if HAS_W:
+        b_w, _ = weights(weight, eid, o_e, m_e, HAS_EID)
+        b_z = b_z * b_w[:, None]
+    return b_z, m
 
 
 @triton.jit(do_not_specialize=["S", "E", "chunks", "CHUNK", "STEPS"])

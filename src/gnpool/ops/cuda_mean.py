@@ -1,0 +1,251 @@
+r"""The power mean for |p| < 1, through p = 0: what the forward kernels do where 1/p would take all digits.
+
+Everything is measured by a unit u0 near the mean. With l = log2(u / u0), x = ln 2 p l and
+
+    psi(x) = (e^x - 1 - x) / x^2       E0 = 1 + x psi = (e^x - 1) / x       E1 = E0 - psi = ((x - 1) e^x + 1) / x^2
+
+which are smooth through 0, three sums over the k rows suffice: F = sum l E0, A = sum e^x and S = sum l^2 E1. Then
+
+    log2(M_p / u0) = c = log2(1 + z) / p      with z = ln 2 p F / k = A / k - 1
+    d log M_p / dp = ln 2^2 G / k             with G / k = S / A - c^2 psi(-ln 2 p c)
+
+The difference in G is that of a variance: it is good if c is small beside the spread. If it is not, or z is not small,
+the rows are read again with the M_p just found as the unit. A range of rows leaves m = M_p, k and G as its part, and a
+part is to the sums what a row is: k l E0, k e^x and e^x G + k l^2 E1, with l of its m.
+"""
+
+# ruff: noqa: D103 -- the parameters are described where cuda.py launches the kernels
+
+# mypy: disable-error-code="assignment"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from gnpool.ops.cuda_math import LN2, entries, exp2, log2, magnitude, reciprocal, unit_of, wide_log_ratio
+
+SMALL = tl.constexpr(1.0)  # |p| below it goes this way
+TRIES = tl.constexpr(3)  # one is the rule, two find the mean from any unit; the third is for units that overflow
+FAR = tl.constexpr(1e18)  # in place of an infinite logarithm: its square is still a float
+
+
+@triton.jit
+def is_small(b_p):
+    return tl.abs(b_p) < SMALL
+
+
+@triton.jit
+def _psi(b_x):
+    """(e^x - 1 - x) / x^2 for |x| <= 1, to the last digit of float32."""
+    b_sum = tl.fma(b_x, 2.5052108e-08, 2.7557319e-07)
+    b_sum = tl.fma(b_x, b_sum, 2.7557319e-06)
+    b_sum = tl.fma(b_x, b_sum, 2.4801587e-05)
+    b_sum = tl.fma(b_x, b_sum, 1.9841270e-04)
+    b_sum = tl.fma(b_x, b_sum, 1.3888889e-03)
+    b_sum = tl.fma(b_x, b_sum, 8.3333333e-03)
+    b_sum = tl.fma(b_x, b_sum, 4.1666667e-02)
+    b_sum = tl.fma(b_x, b_sum, 1.6666667e-01)
+    return tl.fma(b_x, b_sum, 0.5)
+
+
+@triton.jit
+def _terms(b_u, b_scale, b_M, b_inverse, b_p, DENORMAL: tl.constexpr):
+    """l E0, l^2 E1 and e^x of u in a unit. Where the limit is known without a sum, 0 or infinite, l counts as 0."""
+    b_l = wide_log_ratio(b_u, b_scale, b_M, b_inverse, DENORMAL)
+    b_l = tl.where(((b_u == float("inf")) & (b_p >= 0)) | ((b_u == 0) & (b_p <= 0)), 0.0, b_l)
+    b_l = tl.maximum(b_l, -FAR, propagate_nan=tl.PropagateNan.ALL)
+    b_l = tl.minimum(b_l, FAR, propagate_nan=tl.PropagateNan.ALL)
+    b_t = b_p * b_l
+    b_e = exp2(tl.minimum(b_t, 120.0, propagate_nan=tl.PropagateNan.ALL))  # beyond is for another unit
+    b_x = b_t * LN2
+    m_near = tl.abs(b_x) < 1.0
+    b_psi = _psi(tl.where(m_near, b_x, 0.0))
+    b_near = tl.fma(b_x, b_psi, 1.0)
+    b_over = reciprocal(tl.where(m_near, 1.0, b_x))
+    b_far = (b_e - 1.0) * b_over
+    b_E0 = tl.where(m_near, b_near, b_far)
+    b_E1 = tl.where(m_near, b_near - b_psi, (b_e - b_far) * b_over)
+    return b_l * b_E0, b_l * b_l * b_E1, b_e
+
+
+@triton.jit
+def _add(b_sum, b_lost, b_term):
+    """The sum with one term more, and what it has lost to rounding (to be subtracted)."""
+    b_term = b_term - b_lost
+    b_new = b_sum + b_term
+    return b_new, (b_new - b_sum) - b_term
+
+
+@triton.jit
+def _settle(b_unit, b_F, b_A, b_S, b_K, b_p, m_d):
+    """m and G of a range from its sums in a unit; the unit to try next, and whether one should."""
+    b_over = 1.0 / tl.maximum(b_K, 1.0)
+    b_mean = b_F * b_over
+    b_z = b_p * b_mean * LN2
+    m_inner = tl.abs(b_z) <= 0.5
+    b_inner = tl.where(m_inner, b_z, 0.0)
+    b_two = reciprocal(b_inner + 2.0)
+    b_s = b_inner * b_two
+    b_square = b_s * b_s
+    b_series = tl.fma(b_square, 0.15384615, 0.18181818)  # 2 atanh(s) / s
+    b_series = tl.fma(b_square, b_series, 0.22222222)
+    b_series = tl.fma(b_square, b_series, 0.28571429)
+    b_series = tl.fma(b_square, b_series, 0.4)
+    b_series = tl.fma(b_square, b_series, 0.66666667)
+    b_series = tl.fma(b_square, b_series, 2.0)
+    b_outer = tl.where(m_inner | (b_p == 0), 1.0, b_p)
+    b_c = tl.where(m_inner, b_mean * b_series * b_two, log2(b_A * b_over) / b_outer)
+    b_total = tl.where(m_inner, 1.0 + b_z, b_A * b_over)  # A / k, the first with more digits
+    b_w = tl.minimum(tl.maximum(b_p * b_c * LN2, -1.0), 1.0)
+    b_G = tl.maximum(b_S * b_over / b_total - b_c * b_c * _psi(-b_w), 0.0)
+    m_bad = (b_K > 0) & m_d & ~(m_inner & (b_c * b_c <= 16.0 * b_G + 1e-9))
+
+    b_whole = tl.floor(b_c)
+    b_half = tl.floor(0.5 * b_whole)
+    b_m = b_unit * exp2(b_c - b_whole) * exp2(b_half) * exp2(b_whole - b_half)
+    b_next = tl.where(m_bad & (b_m > 0) & (b_m < float("inf")), b_m, b_unit)
+    return b_m, b_G * b_K, b_next, tl.max(m_bad.to(tl.int32), axis=0) > 0
+
+
+@triton.jit
+def _part(b_m, b_G, b_K, b_least, b_most, b_endless, b_p):
+    """A part as the kernels keep it, sign * m, A, T and K, from the sums, the extremes and how many are infinite.
+
+    A is k and T is G, but for an infinite m: there A counts the rows that are, as it does for other p, and T is 0.
+    """
+    m_zero = (b_least == 0) & (b_p <= 0)
+    m_endless = (b_most == float("inf")) & ((b_p >= 0) | (b_least == float("inf"))) & ~m_zero
+    b_A = tl.where(b_m == b_m, tl.where(m_endless, b_endless, b_K), b_m)
+    b_m = tl.where(m_zero, 0.0, tl.where(m_endless, float("inf"), b_m))
+    b_T = tl.where(m_zero | m_endless, 0.0, b_G)
+    b_key = tl.where(b_K == 0, float("-inf"), tl.where(b_p > 0, b_m, -b_m))
+    return b_key, tl.where(b_K == 0, 0.0, b_A), b_T, b_K
+
+
+@triton.jit
+def mean_range(
+    x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_removed, eps, RELU: tl.constexpr, DENORMAL: tl.constexpr,
+    BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
+    HAS_EID: tl.constexpr,
+):  # fmt: skip
+    """The part of the rows from start to stop. The first unit is the first row above the tolerance, if any is near."""
+    b_unit = tl.full([BD], 1.0, tl.float32)
+    b_m = tl.zeros([BD], tl.float32)
+    b_G = tl.zeros([BD], tl.float32)
+    b_count = tl.zeros([BD], tl.float32)
+    b_endless = tl.zeros([BD], tl.float32)
+    b_low = tl.full([BD], float("inf"), tl.float32)
+    b_high = tl.zeros([BD], tl.float32)
+    again = stop > start
+    for attempt in range(TRIES):
+        if again:
+            b_F = tl.zeros([R, BD], tl.float32)
+            b_lost = tl.zeros([R, BD], tl.float32)
+            b_A = tl.zeros([R, BD], tl.float32)
+            b_S = tl.zeros([R, BD], tl.float32)
+            b_K = tl.zeros([R, BD], tl.float32)
+            b_I = tl.zeros([R, BD], tl.float32)
+            b_least = tl.full([R, BD], float("inf"), tl.float32)
+            b_most = tl.zeros([R, BD], tl.float32)
+            for k in range(start, stop, BR * R):
+                tiles = ()
+                for j in tl.static_range(BR):
+                    b_z, m = entries(
+                        x, weight, col, eid, k + j * R, stop, o_d, m_d, D, R, HAS_COL, HAS_W, HAS_EID, False
+                    )
+                    b_v = magnitude(b_z, RELU)
+                    m_kept = m & ~(b_v <= b_removed[None, :])
+                    tiles = tiles + ((b_v + eps, m_kept, m_kept & (b_v > eps) & (b_v < float("inf"))),)
+                if (k == start) & (attempt == 0):
+                    b_any = tl.zeros([R, BD], tl.float32)
+                    b_first = tl.zeros([R, BD], tl.float32)
+                    for j in tl.static_range(BR):
+                        b_any = tl.where(tiles[j][1] & (tiles[j][0] < float("inf")), tiles[j][0], b_any)
+                        b_first = tl.where(tiles[j][2] & (b_first == 0), tiles[j][0], b_first)
+                    b_one = tl.max(b_first, axis=0)
+                    b_other = tl.max(b_any, axis=0)
+                    b_unit = tl.where(b_one > 0, b_one, tl.where(b_other > 0, b_other, 1.0))
+                b_scale, b_M, b_inverse = unit_of(b_unit[None, :], DENORMAL)
+                for j in tl.static_range(BR):
+                    b_u = tl.where(tiles[j][1], tiles[j][0], b_unit[None, :])
+                    b_f, b_s, b_e = _terms(b_u, b_scale, b_M, b_inverse, b_p[None, :], DENORMAL)
+                    b_F, b_lost = _add(b_F, b_lost, b_f)
+                    b_S += b_s
+                    b_A += tl.where(tiles[j][1], b_e, 0.0)
+                    b_K += tl.where(tiles[j][1], 1.0, 0.0)
+                    b_I += tl.where(b_u == float("inf"), 1.0, 0.0)
+                    b_least = tl.minimum(b_least, tl.where(tiles[j][1], b_u, float("inf")))
+                    b_most = tl.maximum(b_most, tl.where(tiles[j][1], b_u, 0.0))
+            b_count = tl.sum(b_K, axis=0)
+            b_endless = tl.sum(b_I, axis=0)
+            b_low = tl.min(b_least, axis=0)
+            b_high = tl.max(b_most, axis=0)
+            b_m, b_G, b_unit, again = _settle(
+                b_unit, tl.sum(b_F - b_lost, axis=0), tl.sum(b_A, axis=0), tl.sum(b_S, axis=0), b_count, b_p, m_d
+            )
+    return _part(b_m, b_G, b_count, b_low, b_high, b_endless, b_p)
+
+
+@triton.jit
+def merge_means(parts, start, i_chunk, o_d, m_d, D, b_p, DENORMAL: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr):
+    """The part that the parts of a segment make together: slots 1 of the chunks from start on, slot 0 of the last."""
+    b_unit = tl.full([BD], 1.0, tl.float32)
+    b_m = tl.zeros([BD], tl.float32)
+    b_G = tl.zeros([BD], tl.float32)
+    b_count = tl.zeros([BD], tl.float32)
+    b_endless = tl.zeros([BD], tl.float32)
+    b_low = tl.full([BD], float("inf"), tl.float32)
+    b_high = tl.zeros([BD], tl.float32)
+    again = start <= i_chunk
+    for attempt in range(TRIES):
+        if again:
+            b_F = tl.zeros([BR, BD], tl.float32)
+            b_lost = tl.zeros([BR, BD], tl.float32)
+            b_A = tl.zeros([BR, BD], tl.float32)
+            b_S = tl.zeros([BR, BD], tl.float32)
+            b_K = tl.zeros([BR, BD], tl.float32)
+            b_I = tl.zeros([BR, BD], tl.float32)
+            b_least = tl.full([BR, BD], float("inf"), tl.float32)
+            b_most = tl.zeros([BR, BD], tl.float32)
+            for k in range(start, i_chunk + 1, BR):
+                b_keys, b_As, b_Ts, b_Ks = load_parts(parts, k, i_chunk, o_d, m_d, D, BR, 4)
+                m = b_Ks > 0
+                b_u = tl.abs(b_keys)
+                if (k == start) & (attempt == 0):
+                    b_one = tl.max(tl.where(m & (b_u < float("inf")), b_u, 0.0), axis=0)
+                    b_unit = tl.where(b_one > 0, b_one, 1.0)
+                b_u = tl.where(m, b_u, b_unit[None, :])
+                b_scale, b_M, b_inverse = unit_of(b_unit[None, :], DENORMAL)
+                b_f, b_s, b_e = _terms(b_u, b_scale, b_M, b_inverse, b_p[None, :], DENORMAL)
+                b_F, b_lost = _add(b_F, b_lost, b_Ks * b_f)
+                b_S += tl.fma(b_e, b_Ts, b_Ks * b_s)
+                b_A += b_Ks * b_e
+                b_K += b_Ks
+                b_I += tl.where(b_u == float("inf"), b_As, 0.0)
+                b_least = tl.minimum(b_least, tl.where(m, b_u, float("inf")))
+                b_most = tl.maximum(b_most, tl.where(m, b_u, 0.0))
+            b_count = tl.sum(b_K, axis=0)
+            b_endless = tl.sum(b_I, axis=0)
+            b_low = tl.min(b_least, axis=0)
+            b_high = tl.max(b_most, axis=0)
+            b_m, b_G, b_unit, again = _settle(
+                b_unit, tl.sum(b_F - b_lost, axis=0), tl.sum(b_A, axis=0), tl.sum(b_S, axis=0), b_count, b_p, m_d
+            )
+    return _part(b_m, b_G, b_count, b_low, b_high, b_endless, b_p)
+
+
+@triton.jit
+def load_parts(parts, k, i_chunk, o_d, m_d, D, BR: tl.constexpr, SLOTS: tl.constexpr):
+    """The parts of BR chunks from k to i_chunk, (BR, BD) each; one that is not there is of nothing."""
+    o_i = k + tl.arange(0, BR)
+    o_part = (o_i.to(tl.int64) * 2 + (o_i < i_chunk).to(tl.int64)) * SLOTS
+    m = (o_i <= i_chunk)[:, None] & m_d[None, :]
+    o_part = o_part[:, None] * D + o_d[None, :]
+    b_keys = tl.load(parts + o_part, mask=m, other=float("-inf"))
+    b_As = tl.load(parts + o_part + D, mask=m, other=0.0)
+    b_Ts = tl.load(parts + o_part + 2 * D, mask=m, other=0.0)
+    b_Ks = b_As
+    if SLOTS > 3:
+        b_Ks = tl.load(parts + o_part + 3 * D, mask=m, other=0.0)
+    return b_keys, b_As, b_Ts, b_Ks
