@@ -16,6 +16,7 @@ from torch import Tensor
 from gnpool.nn import GNPAggregation
 
 COORDINATES = ("growth", "published")
+P_MAX = {"growth": 500.0, "published": 50.0}
 in_both_coordinates = pytest.mark.parametrize("coordinates", COORDINATES)
 
 # Segment 2 is empty, segment 3 has one element; unsorted.
@@ -72,6 +73,7 @@ def gnp(layer: GNPAggregation, x: Tensor, index: Tensor, size: int) -> Tensor:
         "negative": {"_neg": everything},
     }[layer.branches]
     out = np.zeros((size, *v.shape[1:-1], sum(map(len, columns.values()))))
+    factor = np.ones(out.shape[-1])  # of the usual size
     position = 0
     for branch, chosen in columns.items():
         for k, column in enumerate(chosen):
@@ -88,9 +90,11 @@ def gnp(layer: GNPAggregation, x: Tensor, index: Tensor, size: int) -> Tensor:
                 else:
                     value = pooled(segment, p, exponent_of_size, layer.eps)
                 out[(*place, position)] = value
+            if layer.coordinates == "growth":
+                factor[position] = layer.size**-exponent_of_size
             position += 1
     if "mix.weight" in state:
-        out = out @ state["mix.weight"].T
+        out = (out * factor) @ state["mix.weight"].T
     if "mix.bias" in state:
         out = out + state["mix.bias"]
     return torch.from_numpy(out).to(x.dtype)

@@ -307,6 +307,9 @@ def test_errors_of_the_call(call: Callable[[GNPAggregation], Tensor], error: typ
             ),
         ),
         ({"coordinates": "polar"}, "'coordinates' must be one of ('growth', 'published'), got 'polar'"),
+        ({"size": 0.0}, "'size' must be above 0 and finite, got 0.0"),
+        ({"size": math.inf}, "'size' must be above 0 and finite, got inf"),
+        ({"size": math.nan}, "'size' must be above 0 and finite, got nan"),
         ({"zeros": "drop"}, "'zeros' must be one of ('keep', 'remove'), got 'drop'"),
         (
             {"coordinates": "published", "branches": "one"},

@@ -20,7 +20,7 @@ from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.nn import GINConv, HeteroConv, MessagePassing
 
 from gnpool.nn import GNPAggregation, GNPConv
-from tests.nn.expected import gnp, in_both_coordinates, names_of, scatter_exponents, set_exponents
+from tests.nn.expected import P_MAX, gnp, in_both_coordinates, names_of, scatter_exponents, set_exponents
 
 # Nodes 3 and 5 have no incoming edge, 5 none at all; 0 -> 1 stands twice, 4 -> 4 is a loop.
 EDGES = torch.tensor([[0, 1, 2, 0, 3, 0, 4, 4, 1], [1, 0, 0, 2, 2, 1, 1, 4, 4]])
@@ -530,7 +530,7 @@ def test_reset(coordinates: str) -> None:
         torch.manual_seed(3)
         conv.reset_parameters()
         states.append(copy.deepcopy(conv.state_dict()))
-    assert getattr(conv.aggr_module, names_of(conv.aggr_module)[0]).item() == 50.0
+    assert getattr(conv.aggr_module, names_of(conv.aggr_module)[0]).item() == P_MAX[coordinates]
     assert conv.eps.item() == 0.5
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 

@@ -430,11 +430,10 @@ class GNPAggregation(Aggregation):
 
     def __repr__(self) -> str:
         values = {"mix": self.mix is not None, "bias": self.mix is not None and self.mix.bias is not None}
+        usual = {"branches": COORDINATES[self.coordinates], "p_max": P_MAX[self.coordinates]}
         options = []
         for name, parameter in inspect.signature(GNPAggregation).parameters.items():
             value = values[name] if name in values else getattr(self, name)
-            if name == "branches" and value == COORDINATES[self.coordinates]:
-                continue
-            if parameter.default is not parameter.empty and value != parameter.default:
+            if parameter.default is not parameter.empty and value != usual.get(name, parameter.default):
                 options.append(f"{name}={value!r}")
         return f"{self.__class__.__name__}({', '.join([str(self.channels), *options])})"
