@@ -69,7 +69,7 @@ def _exponents(p, q, o_d, m_d, FORM: tl.constexpr):
     if FORM == NORM:
         m_nan = m_nan | (b_p == 0)
     else:
-        m_none = m_none | (b_p == 0)
+        m_none = m_none | (tl.abs(b_p) < 1e-30)  # 1/p is beyond float32, and nobody asks for it
     b_inverse = tl.where(m_none, 0.0, 1.0 / b_p)
     b_i, b_q_high = b_inverse.to(tl.float32), b_q.to(tl.float32)
     b_i_low = (b_inverse - b_i.to(tl.float64)).to(tl.float32)
@@ -105,6 +105,9 @@ def _finish(b_p, b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, b_K, n, 
     b_over_A = reciprocal(b_A)
     b_y = b_M * b_first * b_power * b_second
     b_C = b_power * b_first * b_second * b_over_A
+    if FORM != NORM:  # an infinite mean is infinite, and has slopes, however small its factor is
+        b_y = tl.where(b_M == float("inf"), b_M, b_y)
+        b_C = tl.where(b_M == float("inf"), tl.maximum(b_C, 1e-37), b_C)
     b_tilt = b_T * b_over_A * b_i - (b_high + b_low)
     b_slope = tl.where((b_i == 0) | (b_tilt == 0), 0.0, b_y * b_i * (b_tilt * LN2))
     if FORM != NORM:
