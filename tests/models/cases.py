@@ -18,7 +18,8 @@ from gnpool.nn import GNPAggregation
 from tests.nn.expected import gnp, scatter_exponents
 
 FIXED = ("sum", "max", "mean", "min")
-POOLINGS = (*FIXED, "gnp", "gnp+", "sort", "set2set")
+GNPS = ("gnp", "gnp+", "gnpg")
+POOLINGS = (*FIXED, *GNPS, "sort", "set2set")
 SIZES = (4, 1, 5, 3)  # the second graph is a single node, and two nodes of the last have no edges
 EDGES = ((0, 1), (1, 2), (2, 3), (0, 2), (5, 6), (6, 7), (7, 8), (8, 9), (5, 9), (5, 8))
 CHANNELS = 2

@@ -101,7 +101,9 @@ def test_pygs_leconv_with_the_same_numbers_is_another_function() -> None:
 def test_gnp_takes_every_place(make: type[torch.nn.Module]) -> None:
     model = make(CHANNELS, CLASSES, pooling="gnp", hidden=HIDDEN)
     count = {SAGClassifier: 3 + 3 + 3, ASAPClassifier: 3 + 3 * 3 + 3}[make]
-    assert sum(isinstance(module, GNPAggregation) for module in model.modules()) == count
+    layers = [module for module in model.modules() if isinstance(module, GNPAggregation)]
+    assert len(layers) == count
+    assert {layer.coordinates for layer in layers} == {"published"}
     assert model.lin1.in_features == HIDDEN
     assert make(CHANNELS, CLASSES, hidden=HIDDEN).lin1.in_features == 2 * HIDDEN
     batch = random_batch()

@@ -70,6 +70,11 @@ def test_gnp_pools_each_state_as_its_aggregation_would(edges):
     torch.testing.assert_close(model(x[:, 2], edge_index, weight), wanted[:, 2], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("aggr", ["gnp", "gnp+"])
+def test_gnp_is_the_published_one(aggr):
+    assert {layer.aggr.coordinates for layer in MONSTOR(aggr).layers} == {"published"}
+
+
 @pytest.mark.parametrize(("aggr", "parameters"), [("max", 1269), ("gnp", 1809)])
 def test_parameters(aggr, parameters):
     model = MONSTOR(aggr)
@@ -111,6 +116,10 @@ def test_states():
         ({"hidden": 0}, "'hidden' must be a positive integer, got 0"),
         ({"layers": True}, "'layers' must be a positive integer, got True"),
         ({"aggr": "max", "aggr_options": {"bias": True}}, "'aggr_options' are those of GNP"),
+        (
+            {"aggr": "gnp", "aggr_options": {"coordinates": "growth"}},
+            "'coordinates' in 'aggr_options' must be 'published'",
+        ),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from gnpool.models import GraphNet, NodeNet, SAGPoolNet, SetNet, SetTransformer
-from tests.models.cases import FIXED, POOLINGS, SIZES, alive, gradients, graphs, nodes, sets
+from tests.models.cases import FIXED, GNPS, POOLINGS, SIZES, alive, gradients, graphs, nodes, sets
 
 REAL = len(SIZES)
 DUMMIES = [(0,), (1,), (6,), (0, 0, 12)]
 MODELS: dict[str, tuple[Callable[[], torch.nn.Module], Callable[..., dict[str, Any]], int]] = {
     **{f"graph-{p}": (lambda p=p: GraphNet(2, "sum", p, hidden=4), graphs, REAL) for p in POOLINGS},
-    **{f"aggr-{p}": (lambda p=p: GraphNet(2, p, "sum", hidden=4), graphs, REAL) for p in (*FIXED, "gnp", "gnp+")},
+    **{f"aggr-{p}": (lambda p=p: GraphNet(2, p, "sum", hidden=4), graphs, REAL) for p in (*FIXED, *GNPS)},
     **{f"set-{p}": (lambda p=p: SetNet(2, p, hidden=4), sets, REAL) for p in POOLINGS},
     "gin": (lambda: GraphNet(2, form="gin", hidden=4), graphs, REAL),
     "elu": (lambda: GraphNet(2, activation="elu", nonneg="abs", hidden=4), graphs, REAL),
@@ -25,6 +25,8 @@ MODELS: dict[str, tuple[Callable[[], torch.nn.Module], Callable[..., dict[str, A
     "isab": (lambda: SetTransformer(2, encoder="isab", hidden=8, points=3), sets, REAL),
     "node-min": (lambda: NodeNet(2, "min", hidden=4), lambda d=(): nodes(False, d), sum(SIZES)),
     "node-gnp": (lambda: NodeNet(2, "gnp", hidden=4), lambda d=(): nodes(False, d), sum(SIZES)),
+    "node-gnpg": (lambda: NodeNet(2, "gnpg", hidden=4), lambda d=(): nodes(False, d), sum(SIZES)),
+    "gin-gnpg": (lambda: GraphNet(2, "gnpg", "gnpg", form="gin", hidden=4), graphs, REAL),
     "weighted-mean": (lambda: NodeNet(2, "mean", edge_weights=True, hidden=4), lambda d=(): nodes(True, d), sum(SIZES)),
     "node-gin": (lambda: NodeNet(2, "gnp", hidden=4, form="gin"), lambda d=(): nodes(False, d), sum(SIZES)),
     "weighted-gin": (

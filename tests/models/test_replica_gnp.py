@@ -20,7 +20,7 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def gnp_layer(p: tuple[float, float], q: tuple[float, float], nonneg: str = "relu") -> GNPAggregation:
-    aggr = GNPAggregation(6, mix=False, nonneg=nonneg).double()
+    aggr = GNPAggregation(6, coordinates="published", mix=False, nonneg=nonneg).double()
     aggr.p_pos, aggr.p_neg = p
     aggr.q_pos, aggr.q_neg = q
     return aggr
@@ -126,7 +126,7 @@ def test_every_network_of_a_stack_has_exponents_of_its_own(
     x[:, :, 0] = 0.0  # nothing to pool in a positive channel, nor in the first negative one
     x[:, :, channels // 2 + channels % 2] = 0.0
     weight = torch.rand(edges.col.numel(), dtype=torch.float64) if of == "weighted neighbours" else None
-    aggr = GNPAggregation(channels, mix=False, eps=eps).double()
+    aggr = GNPAggregation(channels, coordinates="published", mix=False, eps=eps).double()
     for name in ("raw_p_pos", "raw_p_neg", "raw_q_pos", "raw_q_neg"):
         setattr(aggr, name, torch.nn.Parameter(torch.randn(parts, dtype=torch.float64)))
     found = values_and_gradients(aggr, x, pattern, weight)
@@ -181,3 +181,10 @@ def test_half_precision() -> None:
     half = gnp(aggr.bfloat16(), (x[None].abs() + 0.1).bfloat16(), edges)
     assert half.dtype == torch.bfloat16
     torch.testing.assert_close(half.double(), expected, rtol=0.03, atol=0.01)
+
+
+@pytest.mark.parametrize("branches", ["one", "split"])
+def test_growth_layers_are_refused(branches: str) -> None:
+    x, edges = neighbors()
+    with pytest.raises(ValueError, match=r"GNPAggregation\(6.*\): stacks of networks pool by coordinates='published'"):
+        gnp(GNPAggregation(6, branches=branches).double(), x[None], edges)

@@ -8,18 +8,18 @@ from torch_geometric import EdgeIndex
 from torch_geometric.nn.aggr import SumAggregation
 
 from gnpool.models import GraphNet, NodeNet, SAGPoolNet, SetNet, SetTransformer
-from tests.models.cases import FIXED, POOLINGS, assert_replicas_agree, graphs, no_fallback, nodes, sets
+from tests.models.cases import FIXED, GNPS, POOLINGS, assert_replicas_agree, graphs, no_fallback, nodes, sets
 
 DUMMY = (5,)
 
 
 @pytest.mark.parametrize("readout", POOLINGS)
-@pytest.mark.parametrize("aggr", [*FIXED, "gnp", "gnp+"])
+@pytest.mark.parametrize("aggr", [*FIXED, *GNPS])
 def test_graph_net(aggr: str, readout: str) -> None:
     assert_replicas_agree(lambda: GraphNet(2, aggr, readout, hidden=4), graphs(DUMMY))
 
 
-@pytest.mark.parametrize("aggr", ["sum", "min", "gnp"])
+@pytest.mark.parametrize("aggr", ["sum", "min", "gnp", "gnpg"])
 def test_gin(aggr: str) -> None:
     assert_replicas_agree(lambda: GraphNet(2, aggr, aggr, hidden=4, form="gin"), graphs(DUMMY))
 
@@ -30,7 +30,7 @@ def test_activations(activation: str) -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
-@pytest.mark.parametrize("aggr", [*FIXED, "gnp", "gnp+"])
+@pytest.mark.parametrize("aggr", [*FIXED, *GNPS])
 def test_node_net(aggr: str, weighted: bool) -> None:
     inputs = nodes(weighted, DUMMY)
     rows = inputs["x"].size(0)

@@ -26,6 +26,7 @@ NETWORKS: list[tuple[str, dict[str, Any]]] = [
     ("SetNet", {"in_channels": 2, "pool": "gnp", "t0": -1.0, "out_bias": True, "hidden": 4}),
     ("NodeNet", {"in_channels": 2, "aggr": "gnp", "layers": 2, "hidden": 4}),
     ("NodeNet", {"in_channels": 2, "aggr": "gnp", "layers": 2, "hidden": 4, "form": "gin"}),
+    ("GraphNet", {"in_channels": 2, "aggr": "gnpg", "readout": "gnpg", "readout_options": {"start": "min"}}),
     ("SetTransformer", {"in_channels": 2, "hidden": 8, "encoder": "isab"}),
     ("SAGPoolNet", {"in_channels": 2, "hidden": 4}),
 ]

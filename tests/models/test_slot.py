@@ -27,7 +27,8 @@ from gnpool.models import (
     slot,
 )
 from gnpool.nn import GNPAggregation, param_groups
-from tests.models.cases import POOLINGS, alive, graphs, nodes, sets
+from tests.models.cases import GNPS, POOLINGS, alive, graphs, nodes, sets
+from tests.nn.expected import in_both_coordinates, names_of
 
 
 @pytest.mark.parametrize(
@@ -39,10 +40,12 @@ from tests.models.cases import POOLINGS, alive, graphs, nodes, sets
         ("min", 6),
         ("gnp", 6),
         ("gnp+", 6),
+        ("gnpg", 6),
         ("sort", 120),
         ("set2set", 12),
         (GNPAggregation(6, mix=False, branches="both"), 12),
         (GNPAggregation(6, mix=False), 6),
+        (GNPAggregation(6, coordinates="published", mix=False), 6),
         (pyg.QuantileAggregation([0.2, 0.5]), 12),
         (pyg.MultiAggregation(["mean", "std"]), 12),
         (pyg.SoftmaxAggregation(learn=True), 6),
@@ -59,7 +62,9 @@ def test_output_channels(pooling: Any, channels: int) -> None:
 
 
 def test_one_channel_through_both_branches() -> None:
-    assert pooled_channels(GNPAggregation(1, mix=False), 1) == 2
+    assert pooled_channels(GNPAggregation(1, coordinates="published", mix=False), 1) == 2
+    assert pooled_channels(GNPAggregation(1, branches="split", mix=False), 1) == 2
+    assert pooled_channels(GNPAggregation(1, mix=False), 1) == 1
 
 
 @pytest.mark.parametrize("name", POOLINGS)
@@ -78,16 +83,19 @@ def test_functions_in_the_slots() -> None:
     )
 
 
-def test_a_module_is_taken_as_it_is_and_copied_per_layer_of_nodes() -> None:
-    aggregation = GNPAggregation(4)
+@in_both_coordinates
+def test_a_module_is_taken_as_it_is_and_copied_per_layer_of_nodes(coordinates: str) -> None:
+    aggregation = GNPAggregation(4, coordinates=coordinates)
+    raw = f"raw_{names_of(aggregation)[0]}"
     model = GraphNet(2, aggregation, "sum", hidden=4)
     assert model.aggr is aggregation
     layers = NodeNet(2, aggregation, hidden=4).layers
-    assert len({id(layer.aggr.raw_p_pos) for layer in layers} | {id(aggregation.raw_p_pos)}) == 4
+    assert len({id(getattr(layer.aggr, raw)) for layer in layers} | {id(getattr(aggregation, raw))}) == 4
 
 
-def test_hooks_of_the_aggregation_see_the_messages() -> None:
-    model, inputs, seen = alive(lambda: GraphNet(2, "gnp", "sum", hidden=4)), graphs(), []
+@pytest.mark.parametrize("name", GNPS)
+def test_hooks_of_the_aggregation_see_the_messages(name: str) -> None:
+    model, inputs, seen = alive(lambda: GraphNet(2, name, "sum", hidden=4)), graphs(), []
     wanted = model(**inputs)
     model.aggr.register_forward_hook(lambda module, args, output: seen.append(args[0].shape))
     torch.testing.assert_close(model(**inputs), wanted)
@@ -96,8 +104,10 @@ def test_hooks_of_the_aggregation_see_the_messages() -> None:
 
 def test_options_reach_the_poolings() -> None:
     model = GraphNet(1, gnp_bias=True, nonneg="abs", t0=2.0, readout_options={"t0": -2.0, "p_max": 20.0})
-    assert repr(model.aggr) == "StudyGNPAggregation(32, bias=True, nonneg='abs', t0=2.0)"
-    assert repr(model.readout) == "StudyGNPAggregation(32, bias=True, nonneg='abs', p_max=20.0, t0=-2.0)"
+    assert repr(model.aggr) == "StudyGNPAggregation(32, coordinates='published', bias=True, nonneg='abs', t0=2.0)"
+    assert repr(model.readout) == (
+        "StudyGNPAggregation(32, coordinates='published', bias=True, nonneg='abs', p_max=20.0, t0=-2.0)"
+    )
     assert model.aggr.raw_p_pos.item() == model.aggr.raw_p_neg.item() == 2.0
     assert model.readout.raw_p_neg.item() == -2.0
     assert SetNet(1, "set2set", pool_options={"processing_steps": 2}).pool.processing_steps == 2
@@ -106,9 +116,28 @@ def test_options_reach_the_poolings() -> None:
     assert GraphNet(1).aggr.mix.bias is None
 
 
+def test_the_names_tell_the_coordinates() -> None:
+    layers = {name: make_pooling(name, 6) for name in GNPS}
+    assert {name: (layer.coordinates, layer.branches) for name, layer in layers.items()} == {
+        "gnp": ("published", "split"),
+        "gnp+": ("published", "positive"),
+        "gnpg": ("growth", "one"),
+    }
+    assert {module.coordinates for module in GraphNet(1).modules() if isinstance(module, GNPAggregation)} == {
+        "published"
+    }
+
+
+def test_growth_takes_the_options_of_a_network_that_it_knows() -> None:
+    model = GraphNet(1, "gnpg", "gnpg", gnp_bias=True, nonneg="abs", t0=2.0, readout_options={"start": "geometric"})
+    assert repr(model.aggr) == "GNPAggregation(32, bias=True, nonneg='abs')"
+    assert repr(model.readout) == "GNPAggregation(32, bias=True, nonneg='abs', start='geometric')"
+    assert model.readout.p.item() == 0.0
+
+
 def test_gnp_plus_is_one_branch_over_all_channels() -> None:
     pooling = make_pooling("gnp+", 6)
-    assert repr(pooling) == "GNPAggregation(6, branches='positive')"
+    assert repr(pooling) == "GNPAggregation(6, coordinates='published', branches='positive')"
     assert set(pooling.state_dict()) == {"raw_p_pos", "raw_q_pos", "mix.weight"}
 
 
@@ -130,6 +159,14 @@ def test_masking_sets_half_of_the_pooled_channels_to_zero(mask: str, branches: s
     assert float(getattr(masked.readout, f"raw_p_{gone}").grad) == 0.0
     assert float(getattr(masked.readout, f"raw_p_{left}").grad) != 0.0
     assert list(masked.state_dict()) == list(trained.state_dict())
+
+
+@pytest.mark.parametrize("start", ["max", "rms", "min"])
+def test_a_masked_layer_has_a_start(start: str) -> None:
+    layer = make_pooling("gnp", 4, mask="negative", start=start)
+    plain = make_pooling("gnp", 4, start=start)
+    names = ("p_pos", "q_pos", "p_neg", "q_neg")
+    assert [getattr(layer, name) for name in names] == [getattr(plain, name) for name in names]
 
 
 def test_a_moved_start_survives_a_reset() -> None:
@@ -191,8 +228,12 @@ def test_pickle_and_deepcopy(name: str) -> None:
         ),
         (
             SetNet(1, "gnp+"),
-            "SetNet(1, pool=GNPAggregation(32, branches='positive'), depth=1, hidden=32, activation='relu')",
+            (
+                "SetNet(1, pool=GNPAggregation(32, coordinates='published', branches='positive'), depth=1, hidden=32, "
+                "activation='relu')"
+            ),
         ),
+        (SetNet(1, "gnpg"), "SetNet(1, pool=GNPAggregation(32), depth=1, hidden=32, activation='relu')"),
         (SetTransformer(1), "SetTransformer(1, encoder='sab', hidden=64, heads=4, blocks=2)"),
         (
             SetTransformer(1, encoder="isab"),
@@ -201,7 +242,10 @@ def test_pickle_and_deepcopy(name: str) -> None:
         (SAGPoolNet(1), "SAGPoolNet(1, hidden=128, ratio=0.5, blocks=3, dropout=0.0)"),
         (SortPooling(4), "SortPooling(4, k=20, sort_channels=True)"),
         (Set2Set(4, 2), "Set2Set(4, processing_steps=2)"),
-        (StudyGNPAggregation(4, mask="negative", q0=1.0), "StudyGNPAggregation(4, mask='negative', q0=1.0)"),
+        (
+            StudyGNPAggregation(4, mask="negative", q0=1.0),
+            "StudyGNPAggregation(4, coordinates='published', mask='negative', q0=1.0)",
+        ),
         (GraphNet(1).mlp, "MLP([1, 32, 32], 'relu')"),
     ],
     ids=lambda value: type(value).__name__,
@@ -213,6 +257,8 @@ def test_repr(model: torch.nn.Module, text: str) -> None:
 def test_param_groups_find_the_exponents() -> None:
     sizes = {g["name"]: len(g["params"]) for g in param_groups(GraphNet(1, t0=0.5), 1e-3)}
     assert sizes == {"rest": 7, "p": 4, "q": 4}
+    sizes = {g["name"]: len(g["params"]) for g in param_groups(GraphNet(1, "gnpg", "gnpg"), 1e-3)}
+    assert sizes == {"rest": 7, "p": 2, "g": 2}
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
@@ -234,6 +280,12 @@ def test_dropout_of_sagpool(dropout: float) -> None:
             r"'sort' takes the options \('k', 'sort_channels'\), got 'n'",
         ),
         (lambda: make_pooling("gnp+", 4, branches="both"), TypeError, "'gnp\\+' takes the options .*, got 'branches'"),
+        (lambda: make_pooling("gnpg", 4, t0=1.0), TypeError, "'gnpg' takes the options .*, got 't0'"),
+        (
+            lambda: StudyGNPAggregation(4, coordinates="growth"),
+            ValueError,
+            "'coordinates' must be 'published', which is what it studies",
+        ),
         (lambda: make_pooling("sort", 4, k=0), ValueError, "'k' must be a positive integer, got 0"),
         (lambda: make_pooling("set2set", 4, processing_steps=0), ValueError, "'processing_steps' must be a positive"),
         (lambda: make_pooling("gnp", 4, mask="both"), ValueError, "'mask' must be one of .*, got 'both'"),
@@ -299,12 +351,13 @@ def test_weights_where_none_are_expected_and_the_other_way_round() -> None:
         weighted(inputs["x"], inputs["edge_index"], inputs["edge_weight"][1:])
 
 
+@pytest.mark.parametrize("name", ["gnp", "gnpg"])
 @pytest.mark.parametrize("form", ["message", "gin"])
-def test_gnp_needs_no_relu_in_front_of_it(form, monkeypatch):
+def test_gnp_needs_no_relu_in_front_of_it(form, name, monkeypatch):
     """It takes the ReLU of its rows itself: the network leaves out one in front of it, and no bit changes."""
     torch.manual_seed(0)
     x, edge_index = torch.randn(12, 1), torch.randint(12, (2, 60))
-    model = GraphNet(1, form=form, hidden=8)
+    model = GraphNet(1, name, name, form=form, hidden=8)
     found = []
     for clips in (slot.clips, lambda pooling: False):
         monkeypatch.setattr(graph_net, "clips", clips)

@@ -11,9 +11,9 @@ import torch
 from torch_geometric import EdgeIndex
 
 from gnpool.models import GraphNet, NodeNet, SAGPoolNet, SetNet
-from tests.models.cases import FIXED, activate, alive, array, dense, graphs, nodes, pooled, sets
+from tests.models.cases import FIXED, GNPS, activate, alive, array, dense, graphs, nodes, pooled, sets
 
-NAMED = (*FIXED, "gnp", "gnp+")
+NAMED = (*FIXED, *GNPS)
 
 
 def mlp(network: Any, x: np.ndarray) -> np.ndarray:
@@ -88,7 +88,7 @@ def test_set_net(pool: str, depth: int) -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
-@pytest.mark.parametrize("aggr", ["max", "gnp"])
+@pytest.mark.parametrize("aggr", ["max", "gnp", "gnpg"])
 def test_edges_may_come_in_any_form(aggr: str, weighted: bool) -> None:
     model = alive(lambda: NodeNet(2, aggr, edge_weights=weighted, hidden=4))
     inputs = nodes(weighted)
@@ -103,7 +103,7 @@ def test_edges_may_come_in_any_form(aggr: str, weighted: bool) -> None:
     torch.testing.assert_close(model(**shuffled), wanted)
 
 
-@pytest.mark.parametrize("readout", ["gnp", "max", "sort", "set2set"])
+@pytest.mark.parametrize("readout", ["gnp", "gnpg", "max", "sort", "set2set"])
 @pytest.mark.parametrize("given", [["batch"], ["ptr"], ["batch", "batch_size"], ["batch", "ptr"]], ids="+".join)
 def test_graphs_may_come_in_any_form(readout: str, given: list[str]) -> None:
     model = alive(lambda: GraphNet(2, "sum", readout, hidden=4))
@@ -112,7 +112,7 @@ def test_graphs_may_come_in_any_form(readout: str, given: list[str]) -> None:
     torch.testing.assert_close(model(**some), model(**inputs))
 
 
-@pytest.mark.parametrize("readout", ["gnp", "max", "sort", "set2set"])
+@pytest.mark.parametrize("readout", ["gnp", "gnpg", "max", "sort", "set2set"])
 def test_one_graph_needs_no_batch(readout: str) -> None:
     model = alive(lambda: GraphNet(2, "sum", readout, hidden=4))
     inputs = graphs()
@@ -132,12 +132,13 @@ def test_sum_and_max_are_exact_on_degrees() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: GraphNet(2, hidden=4),
+        lambda: GraphNet(2, "gnp", "gnp", hidden=4),
+        lambda: GraphNet(2, "gnpg", "gnpg", hidden=4),
         lambda: GraphNet(2, "sum", "max", hidden=4),
         lambda: GraphNet(2, "mean", "sort", hidden=4),
         lambda: SAGPoolNet(2, hidden=4),
     ],
-    ids=["gnp", "max", "sort", "sagpool"],
+    ids=["gnp", "gnpg", "max", "sort", "sagpool"],
 )
 def test_compile(make: Callable[[], torch.nn.Module]) -> None:
     model, inputs = alive(make), graphs()

@@ -189,3 +189,15 @@ def test_state_dict_on_disk(coordinates: str, tmp_path: Path) -> None:
     other.load_state_dict(torch.load(tmp_path / "layer.pt", weights_only=True))
     x = torch.rand(len(INDEX), 4)
     assert torch.equal(other(x, INDEX), layer(x, INDEX))
+
+
+@pytest.mark.parametrize("start", [None, "sum", "max", "min"])
+@in_both_coordinates
+def test_a_layer_can_be_made_on_the_meta_device(coordinates: str, start: str | None) -> None:
+    with torch.device("meta"):
+        layer = GNPAggregation(4, coordinates=coordinates, start=start)
+    assert {parameter.device.type for parameter in layer.parameters()} == {"meta"}
+    saved = scatter_exponents(GNPAggregation(4, coordinates=coordinates))
+    layer.load_state_dict(saved.state_dict(), assign=True)
+    x = torch.rand(len(INDEX), 4)
+    assert torch.equal(layer(x, INDEX), saved(x, INDEX))

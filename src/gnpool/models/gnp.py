@@ -43,9 +43,9 @@ class StudyGNPAggregation(GNPAggregation):
         q0: float | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(channels, **{"coordinates": "published", **options})
-        if self.coordinates != "published":
+        if options.setdefault("coordinates", "published") != "published":
             raise ValueError("StudyGNPAggregation: 'coordinates' must be 'published', which is what it studies")
+        super().__init__(channels, **options)
         if mask is not None and mask not in MASKS:
             raise ValueError(f"StudyGNPAggregation: 'mask' must be one of {MASKS} or None, got {mask!r}")
         if self.start is not None and (t0 is not None or q0 is not None):
@@ -53,6 +53,7 @@ class StudyGNPAggregation(GNPAggregation):
         self.mask, self.t0, self.q0 = mask, t0, q0
         self._move_start()
 
+    mask: str | None = None
     t0: float | None = None  # the constructor above us resets before ours has set them
     q0: float | None = None
 

@@ -367,7 +367,7 @@ class GNPAggregation(Aggregation):
     @torch.no_grad()
     def _set(self, parameter: str, value: float | Tensor) -> None:
         raw = getattr(self, parameter)
-        value = torch.as_tensor(value, dtype=torch.float64)
+        value = torch.as_tensor(value, dtype=torch.float64, device="cpu")
         if value.dim() > 0 and value.shape != raw.shape:
             forms = f"a number or one of shape {tuple(raw.shape)}" if self.per_channel else "a number"
             name = parameter.removeprefix("raw_")
@@ -375,7 +375,9 @@ class GNPAggregation(Aggregation):
         raw.copy_(value.expand_as(raw))
 
     def _set_p(self, name: str, value: float | Tensor) -> None:
-        value = torch.as_tensor(value, dtype=torch.float64)
+        value = torch.as_tensor(
+            value, dtype=torch.float64, device="cpu"
+        )  # it is looked at, which a meta tensor cannot be
         inverse = raw_exponent if name else raw_signed_exponent
         raw = _raw("p", name)
         self._set(raw, inverse(value, self.p_max, f"{self}: '{raw.removeprefix('raw_')}'"))
