@@ -159,7 +159,10 @@ def test_prints_as_a_table_and_goes_through_json():
 
 def test_a_table_of_growth_has_no_q_and_its_json_none_at_0():
     reading = read(growing(0.0, -0.001))
-    assert str(reading).splitlines() == ["layer  branch     p  growth  reading", "pool   one     0.00    0.00  geometric mean"]
+    assert str(reading).splitlines() == [
+        "layer  branch     p  growth  reading",
+        "pool   one     0.00    0.00  geometric mean",
+    ]
     (found,) = json.loads(json.dumps(reading.to_dict(), allow_nan=False))["branches"]
     assert (found["p"], found["growth"], found["q"]) == (0.0, pytest.approx(-0.001), None)
     (found,) = read(growing(2.0, 0.5)).to_dict()["branches"]

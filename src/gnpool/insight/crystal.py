@@ -120,7 +120,10 @@ class CrystalAggregation(NeighborAggregation):
 
     @classmethod
     def from_gnp(cls, layer: GNPAggregation, names: dict[str, str], bias: bool = True) -> CrystalAggregation:
-        """The layer with the branches in ``names`` replaced by these poolings, and the others dropped."""
+        """The layer with the branches in ``names`` replaced by these poolings, and the others dropped.
+
+        A mixing layer takes the factor of the usual size n0: what a pooling gives for n0 elements keeps its scale.
+        """
         kept = [part for part in branches_of(layer) if part.name in names]
         parts = [(part.inputs.start, part.inputs.stop, names[part.name]) for part in kept]
         mix = None
@@ -130,6 +133,9 @@ class CrystalAggregation(NeighborAggregation):
             mix = torch.nn.Linear(len(columns), len(weight), biased, device=weight.device, dtype=weight.dtype)
             with torch.no_grad():
                 mix.weight.copy_(weight[:, columns])
+                if layer.coordinates == "growth":
+                    growth = [BY_NAME[name].growth for start, stop, name in parts for _ in range(start, stop)]
+                    mix.weight.mul_(torch.tensor([layer.size**-value for value in growth]).to(weight))
                 if mix.bias is not None:
                     mix.bias.copy_(layer.mix.bias)
         return cls(layer.channels, parts, layer.nonneg, mix)

@@ -175,7 +175,7 @@ def crystallize(
         >>> class Net(torch.nn.Module):
         ...     def __init__(self):
         ...         super().__init__()
-        ...         self.pool = GNPAggregation(1)
+        ...         self.pool = GNPAggregation(1, size=1.0)
         ...         torch.nn.init.ones_(self.pool.mix.weight)
         ...         self.pool.p, self.pool.growth = 1.02, 0.97  # as if trained: near the sum, (1, 1)
         ...

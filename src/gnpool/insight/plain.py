@@ -173,6 +173,8 @@ def pooling_state(layer: Any) -> dict[str, torch.Tensor]:
     mix = getattr(layer, "mix", None)
     if mix is not None:
         state |= {f"mix.{name}": value.detach().clone() for name, value in mix.state_dict().items()}
+        if isinstance(layer, GNPAggregation):  # with the factor of the usual size
+            state["mix.weight"] = layer.mixing_weight().detach().clone()
     return state
 
 

@@ -211,7 +211,7 @@ def _shares(layer: GNPAggregation, parts: list[Branch], calls: list[Call]) -> di
     for part in parts:
         pooled = torch.cat([call.pool(part.inputs, part.p, part.growth) for call in calls])
         if layer.mix is not None:
-            pooled = pooled @ layer.mix.weight.detach().double()[:, part.outputs].T
+            pooled = pooled @ layer.mixing_weight().detach().double()[:, part.outputs].T
         sizes[part.name] = float(pooled.norm())
     total = sum(sizes.values())
     return {name: size / total if total > 0 else 0.0 for name, size in sizes.items()}
@@ -222,7 +222,7 @@ def _column_weight(layer: GNPAggregation, part: Branch) -> Tensor:
     if layer.mix is None:
         device = next(layer.parameters()).device
         return torch.ones(part.outputs.stop - part.outputs.start, dtype=torch.float64, device=device)
-    return layer.mix.weight.detach().double()[:, part.outputs].square().sum(0)
+    return layer.mixing_weight().detach().double()[:, part.outputs].square().sum(0)
 
 
 def _rounded(value: float) -> str:
