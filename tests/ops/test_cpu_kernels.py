@@ -20,8 +20,8 @@ pytest.importorskip("numba")
 if torch.get_default_device().type != "cpu":
     pytest.skip("kernels for the CPU", allow_module_level=True)
 
-from gnpool.ops import cpu, cpu_threads, norm_pool, norm_pool_neighbors
-from gnpool.ops.form import NORM
+from gnpool.ops import cpu, cpu_threads, norm_pool, norm_pool_neighbors, reference
+from gnpool.ops.form import KEEP, NORM, REMOVE
 from tests.ops.conftest import poison_new_memory
 
 INF = math.inf
@@ -168,6 +168,33 @@ def test_neighbours_match_the_definition(dtype: torch.dtype, channels: int, weig
     assert_near("y", saved[0], y, value, "each")
     for name, got, want in (("dx", dx, want_dx), ("dw", dw, want_dw), ("dp", dp, want_dp), ("dq", dq, want_dq)):
         assert_near(name, got, want, slope, "all")
+
+
+@pytest.mark.parametrize("form", [KEEP, REMOVE])
+@pytest.mark.parametrize(("relu", "eps"), [(False, 1e-3), (True, 1e-3), (True, 0.0)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_growth_form_matches_the_reference(dtype: torch.dtype, relu: bool, eps: float, form: int) -> None:
+    rng = np.random.default_rng(1)
+    exponents = [*EXPONENTS, 0.0, 1e-9, -1e-9, 0.1, -0.1, 0.24, -0.24, 0.25, -0.25]
+    if eps == 0.0:
+        exponents = [p for p in exponents if abs(p) >= 0.01]  # the reference has no gradient for a kept 0 there
+    p, D, N = vector(*exponents), len(exponents), sum(LENGTHS)
+    x = torch.from_numpy(10 ** rng.uniform(-4, 6, (N, D)) * rng.choice([-1, 1], (N, D))).to(dtype)
+    x[::5] = 0.0
+    g = torch.from_numpy(rng.normal(size=(len(LENGTHS), D))).to(dtype)
+    ptr, q = offsets(LENGTHS), torch.linspace(-2, 1, D, dtype=torch.float64)
+    found = []
+    for backend in (cpu, reference):
+        saved = backend.pool_fwd(x, None, ptr, None, None, p, q, eps, relu, form, True)
+        lists = (ptr, None, None, None, None, None)
+        dx, _, dp, dq = backend.pool_bwd(g, x, None, *lists, p, q, *saved[:4], eps, relu, form, True, False)
+        found.append((saved[0], dx, dp, dq))
+        assert torch.equal(backend.pool_fwd(x, None, ptr, None, None, p, q, eps, relu, form, False)[0], saved[0])
+    value, slope = TOLERANCE[dtype]
+    (y, *grads), (want, *want_grads) = found
+    assert_near("y", y, want.double().numpy(), max(value, 1e-12), "each")
+    for name, got, expected in zip(("dx", "dp", "dq"), grads, want_grads, strict=True):
+        assert_near(name, got, expected.double().numpy(), slope, "channel" if name == "dx" else "all")
 
 
 def test_permuted_rows_and_rows_outside() -> None:

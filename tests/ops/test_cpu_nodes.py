@@ -10,7 +10,7 @@ if torch.get_default_device().type != "cpu":
 
 from gnpool.ops import cpu, library, norm_pool, norm_pool_neighbors
 from gnpool.ops.cpu_math import BLOCK
-from gnpool.ops.form import NORM
+from gnpool.ops.form import KEEP, NORM, REMOVE, ZEROS
 
 NODES, EDGES = 40, 400
 EDGE_INDEX = torch.randint(NODES, (2, EDGES), generator=torch.Generator().manual_seed(1))
@@ -24,11 +24,12 @@ def rows(channels, dtype=torch.float64, low=0.2, high=3.0):
     return x.to(dtype)
 
 
-def results(x, p, q, uses, monkeypatch, eps=1e-6, edge_index=EDGE_INDEX):
+def results(x, p, q, uses, monkeypatch, eps=1e-6, edge_index=EDGE_INDEX, form=NORM):
     """y and all gradients; ``uses`` = 0 goes by way of the nodes, a large number edge by edge."""
     monkeypatch.setattr(cpu, "_USES", uses)
     x, p, q = (t.clone().requires_grad_() for t in (x, p, q))
-    y = norm_pool_neighbors(x, edge_index, p=p, q=q, eps=eps)
+    size = {"q": q} if form == NORM else {"growth": q, "zeros": {k: word for word, k in ZEROS.items()}[form]}
+    y = norm_pool_neighbors(x, edge_index, p=p, **size, eps=eps)
     (y * torch.linspace(0.5, 1.5, y.numel(), dtype=y.dtype).view_as(y)).sum().backward()
     return y.detach(), x.grad, p.grad, q.grad
 
@@ -212,3 +213,57 @@ def test_hubs_are_cut_into_pieces(way, monkeypatch):
     got, expected = (results(x, p, q, uses, monkeypatch, edge_index=edges) for uses in (0, 10**9))
     for name, a, b in zip(("y", "dx", "dp", "dq"), got, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11, msg=name)
+
+
+@pytest.mark.parametrize("form", [KEEP, REMOVE])
+@pytest.mark.parametrize("eps", [1e-6, 0.0])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 4e-6)], ids=["f64", "f32"])
+@pytest.mark.parametrize("hub", [False, True])
+def test_the_growth_form_equals_edge_by_edge(hub, dtype, tolerance, eps, form, monkeypatch):
+    x = rows(BLOCK + 3, dtype)
+    p = torch.linspace(-2.2, 2.2, BLOCK + 3, dtype=dtype)  # near 0 the edges are taken one by one
+    q = torch.linspace(-1, 1, BLOCK + 3, dtype=dtype)
+    edges = EDGE_INDEX
+    if hub:
+        edges = torch.randint(NODES, (2, 3000), generator=torch.Generator().manual_seed(3))
+        edges[1, :1500], edges[0, 1000:2000] = 7, 9
+    safe = p.abs() >= 0.25
+    if form == KEEP and eps == 0.0:
+        safe &= (p > 0) | (x != 0).all(0)  # the power of a 0 is infinite
+        assert not safe.all()
+    assert flags(x, p, eps, form=form)[1] == safe.long().tolist()
+    got, expected = (results(x, p, q, uses, monkeypatch, eps, edges, form) for uses in (0, 10**9))
+    for name, a, b in zip(("y", "dx", "dp", "dg"), got, expected, strict=True):
+        scale = b.abs().max().item()
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * scale, msg=name)
+
+
+GROWTH_HARM = {**HARM, "p 0": lambda x, p, at: p[at].fill_(0.0), "zero": lambda x, p, at: x[:, at].fill_(0.0)}
+
+
+@pytest.mark.parametrize("zeros", ZEROS)
+@pytest.mark.parametrize("kind", ["edges", "weights", "hub"])
+@pytest.mark.parametrize("harm", GROWTH_HARM)
+def test_no_channel_changes_a_bit_of_another_in_the_growth_form(harm, kind, zeros, monkeypatch):
+    monkeypatch.setattr(cpu, "_USES", 0)
+    p = torch.tensor([1.5, 0.0, -2.0, 0.2, 3.0, -0.1, 30.0, 2.0])
+    growth, at = torch.linspace(-1, 1, 8), 7
+    edges = EDGE_INDEX
+    if kind == "hub":
+        edges = torch.randint(NODES, (2, 6000), generator=torch.Generator().manual_seed(5))
+        edges[:, :2500] = 7
+    weight = torch.linspace(0.1, 2.0, edges.size(1)) if kind == "weights" else None
+    found = []
+    for hurt in (False, True):
+        x, exponents = rows(8, torch.float32), p.clone()
+        if hurt:
+            GROWTH_HARM[harm](x, exponents, at)
+        leaves = [t.requires_grad_() for t in (x, exponents, growth.clone())]
+        y = norm_pool_neighbors(
+            leaves[0], edges, p=leaves[1], growth=leaves[2], edge_weight=weight, eps=1e-6, zeros=zeros
+        )
+        (y * torch.linspace(0.5, 1.5, y.size(0))[:, None]).sum().backward()
+        found.append([y.detach(), *(leaf.grad for leaf in leaves)])
+    for name, a, b in zip(("y", "dx", "dp", "dg"), *found, strict=True):
+        assert torch.equal(a[..., :at], b[..., :at]), name
+    assert not torch.equal(found[0][0][:, at], found[1][0][:, at])

@@ -120,12 +120,22 @@ def log_slopes(t):
     """H(t) = log(1 + t) / t and H'(t), t in [-1/3, 0]: with s = t / (2 + t), H = (1 - s) L(s^2), L = atanh(s) / s."""
     s = t / (2.0 + t)
     w = s * s
-    rise = 11.0 / 23.0  # L'
-    level = 1.0 / 23.0
-    for i in range(10, 0, -1):
-        rise = rise * w + i / (2.0 * i + 1.0)
-        level = level * w + 1.0 / (2.0 * i + 1.0)
+    level = 0.076962983481109832237
+    level = level * w + 0.076233126683596762564
+    level = level * w + 0.090932820113449033534
+    level = level * w + 0.11111066163591001812
+    level = level * w + 0.14285714746645827342
+    level = level * w + 0.19999999997683143623
+    level = level * w + 0.33333333333337763763
     level = level * w + 1.0
+    rise = 0.55441762237962121928  # L'
+    rise = rise * w + 0.4610301196665213064
+    rise = rise * w + 0.46173263595612883891
+    rise = rise * w + 0.45454177308563230021
+    rise = rise * w + 0.44444448221875261837
+    rise = rise * w + 0.42857142838149304243
+    rise = rise * w + 0.40000000000036326922
+    rise = rise * w + 0.33333333333333321949
     r = 1.0 - s
     return r * level, 0.5 * r * r * (2.0 * s * r * rise - level)
 
