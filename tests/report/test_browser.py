@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from gnpool.report import page, read_study
+from gnpool.report.plane import even
 from tests.report.browser import PROGRAM, Browser
 from tests.report.shared import make_study
 
@@ -34,20 +36,19 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def numbers(spoken: str) -> tuple[str, str]:
-    """p and q out of what the handle says."""
-    p, q = spoken.split(", ")[:2]
-    return p.removeprefix("p ").replace("\N{MINUS SIGN}", "-"), q.removeprefix("q ").replace("\N{MINUS SIGN}", "-")
+    """p and the growth out of what the handle says."""
+    p, growth = (part.replace("\N{MINUS SIGN}", "-") for part in spoken.split(", ")[:2])
+    return p.removeprefix("p "), growth.removeprefix("growth ")
 
 
-def place(browser: Browser, p_share: float, q: float) -> tuple[float, float]:
-    """Where on the screen a point of the right half is: the share of the way from p = 1 to infinity, and q."""
+def place(browser: Browser, p: float, growth: float) -> tuple[float, float]:
+    """Where on the screen a point of the plane is."""
     browser.middle("#plane-svg")
     found: list[float] = browser.run(
         "(() => { const box = JSON.parse(document.getElementById('plane-data').textContent).box;"
         "const frame = document.getElementById('plane-svg').getBoundingClientRect(), scale = frame.width / box.width;"
-        "const half = (box.width - box.left - box.right - box.gap) / 2;"
-        f"const x = box.left + half + box.gap + {p_share} * half;"
-        f"const height = box.height - box.top - box.bottom, share = ({q} - box.low) / (box.high - box.low);"
+        f"const x = box.left + {(2 + even(p)) / 4} * (box.width - box.left - box.right);"
+        f"const height = box.height - box.top - box.bottom, share = ({growth} - box.low) / (box.high - box.low);"
         "const y = box.height - box.bottom - share * height;"
         "return [frame.left + x * scale, frame.top + y * scale]; })()"
     )
@@ -129,32 +130,33 @@ def test_charts_answer_to_keys(browser: Browser, path: Path) -> None:
     assert browser.run("document.getElementById('tip').hidden") is True
 
 
-def test_mouse_drags_p_and_q(browser: Browser, path: Path) -> None:
+def test_mouse_drags_p_and_the_growth(browser: Browser, path: Path) -> None:
     browser.open(path)
     before = browser.run("document.getElementById('bars').getAttribute('aria-label')")
-    browser.drag(place(browser, 0.01, 0.98), place(browser, 0.75, -0.75))
-    p, q = numbers(browser.run(SPOKEN))
-    assert float(p) == pytest.approx(4.0, rel=0.03)
-    assert float(q) == pytest.approx(-0.75, abs=0.02)
+    browser.drag(place(browser, 1.01, 0.02), place(browser, 4.0, -0.75))
+    p, growth = numbers(browser.run(SPOKEN))
+    assert float(p) == pytest.approx(4.0, rel=0.06)
+    assert float(growth) == pytest.approx(-0.75, abs=0.02)
     assert browser.run("document.getElementById('bars').getAttribute('aria-label')") != before
-    browser.mouse("mouseMoved", *place(browser, 0.2, 0.2))  # released: it does not follow
-    assert numbers(browser.run(SPOKEN)) == (p, q)
+    browser.mouse("mouseMoved", *place(browser, 1.2, 0.2))  # released: it does not follow
+    assert numbers(browser.run(SPOKEN)) == (p, growth)
 
 
 @pytest.mark.parametrize(
-    ("share", "q", "words", "pooled"),
+    ("p", "growth", "words", "pooled"),
     [
-        (0.0, 0.0, "p 1.00, q 0.00, this is the sum", sum),
-        (0.0, 1.0, "p 1.00, q 1.00, this is the mean", lambda values: sum(values) / len(values)),
-        (1.0, 0.0, "p ∞, q 0.00, this is the max", max),
+        (1.0, 1.0, "p 1.00, growth 1.00, this is the sum", sum),
+        (1.0, 0.0, "p 1.00, growth 0.00, this is the mean", lambda values: sum(values) / len(values)),
+        (float("inf"), 0.0, "p ∞, growth 0.00, this is the max", max),
+        (0.0, 0.0, "p 0.00, growth 0.00, this is the geometric mean", statistics.geometric_mean),
     ],
 )
 def test_names_attract_and_the_pooling_is_right(
-    browser: Browser, path: Path, share: float, q: float, words: str, pooled: Any
+    browser: Browser, path: Path, p: float, growth: float, words: str, pooled: Any
 ) -> None:
     browser.open(path)
-    x, y = place(browser, share, q)
-    browser.drag(place(browser, 0.5, -0.5), (x - 2, y + 2))
+    x, y = place(browser, p, growth)
+    browser.drag(place(browser, 2.0, -0.5), (x - 2, y + 2))
     assert browser.run(SPOKEN) == words
     label: str = browser.run("document.getElementById('bars').getAttribute('aria-label')")
     values, result = label.removeprefix("Six values, ").split(", pooled to ")
@@ -163,11 +165,11 @@ def test_names_attract_and_the_pooling_is_right(
 
 def test_finger_drags_the_handle(browser: Browser, path: Path) -> None:
     browser.open(path, width=390, height=844, touch=True)
-    end = place(browser, 0.5, 0.9)
+    end = place(browser, 2.0, 0.9)
     browser.swipe(browser.middle("#handle .knob", scroll=False), end)
-    p, q = numbers(browser.run(SPOKEN))
-    assert float(p) == pytest.approx(2.0, rel=0.05)
-    assert float(q) == pytest.approx(0.9, abs=0.03)
+    p, growth = numbers(browser.run(SPOKEN))
+    assert float(p) == pytest.approx(2.0, rel=0.08)
+    assert float(growth) == pytest.approx(0.9, abs=0.03)
     assert browser.problems == []
 
 
@@ -177,25 +179,25 @@ def test_arrow_keys_move_the_handle(browser: Browser, path: Path) -> None:
     browser.run("document.getElementById('handle').focus()")
     assert browser.run("document.activeElement.id") == "handle"
     browser.key("ArrowUp")
-    assert numbers(browser.run(SPOKEN)) == ("1.00", "0.02")
+    assert numbers(browser.run(SPOKEN)) == ("1.00", "1.02")
     for _ in range(5):
         browser.key("ArrowRight", shift=True)
-    assert numbers(browser.run(SPOKEN)) == ("2.00", "0.02")
+    assert numbers(browser.run(SPOKEN)) == ("2.00", "1.02")
     browser.key("ArrowDown", shift=True)
-    assert numbers(browser.run(SPOKEN)) == ("2.00", "-0.08")
-    for _ in range(6):
+    assert numbers(browser.run(SPOKEN)) == ("2.00", "0.92")
+    for _ in range(20):
         browser.key("ArrowLeft", shift=True)
-    assert numbers(browser.run(SPOKEN)) == ("-1.00", "-0.08")  # over the gap
+    assert numbers(browser.run(SPOKEN)) == ("-0.50", "0.92")  # through p = 0
 
 
 def test_sliders_and_buttons(browser: Browser, path: Path) -> None:
     browser.open(path)
-    browser.change("slider-q", "0.5")
+    browser.change("slider-growth", "0.5")
     assert numbers(browser.run(SPOKEN))[1] == "0.50"
-    browser.change("slider-p", "-104")
+    browser.change("slider-p", "-200")
     assert numbers(browser.run(SPOKEN))[0] == "-∞"
     browser.run("document.getElementById('learned').click()")
-    assert numbers(browser.run(SPOKEN)) == ("1.01", "0.99")
+    assert numbers(browser.run(SPOKEN)) == ("1.01", "0.00")
     before = browser.run("document.getElementById('bars').getAttribute('aria-label')")
     browser.run("document.getElementById('other-values').click()")
     assert browser.run("document.getElementById('bars').getAttribute('aria-label')") != before
@@ -236,7 +238,7 @@ def test_every_control_is_reached_by_tab_and_has_a_name(browser: Browser, path: 
     for _ in range(60):
         browser.key("Tab")
         seen.append(browser.run("document.activeElement.id || document.activeElement.tagName"))
-    assert {"theme", "handle", "walk", "slider-p", "slider-q", "other-values"} <= set(seen)
+    assert {"theme", "handle", "walk", "slider-p", "slider-growth", "other-values"} <= set(seen)
     unnamed = browser.run(
         "[...document.querySelectorAll('button, select, input, [role=slider], [role=region], svg[role=img]')]"
         ".filter((e) => !(e.getAttribute('aria-label') || e.textContent.trim() || (e.labels && e.labels.length)))"

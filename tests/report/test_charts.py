@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from gnpool.insight.names import NAMES as NAMED
+from gnpool.insight.names import across as insight_scale
 from gnpool.report.charts import Series, apart, even_ticks, log_ticks, panel, short, value_range
 from gnpool.report.learning import learning_figures
-from gnpool.report.plane import NAMES, across, down, ends_table, nearest, plane_data, plane_svg, walks
+from gnpool.report.plane import NAMES, across, down, ends_table, even, nearest, plane_data, plane_svg, walks
 from gnpool.report.sizes import size_figures, size_lines
 from gnpool.report.study import Training
 from tests.report.shared import tables
@@ -131,14 +132,35 @@ def test_learning_curves() -> None:
 
 
 def test_names_are_those_of_insight() -> None:
-    assert {(name, p, q) for name, p, q, _, _ in NAMES} == {(named.name, named.p, named.q) for named in NAMED}
+    assert [(name, p, growth) for name, p, growth, _, _ in NAMES] == [(one.name, one.p, one.growth) for one in NAMED]
+    assert [even(p) for _, p, *_ in NAMES] == [insight_scale(one.p) for one in NAMED]
 
 
 def test_the_plane_runs_from_minus_to_plus_infinity() -> None:
-    places = [across(p) for p in (-math.inf, -50.0, -2.0, -1.0, 1.0, 1.5, 3.0, math.inf)]
+    places = [across(p) for p in (-math.inf, -50.0, -2.0, -1.0, -0.3, 0.0, 0.5, 1.0, 1.5, 3.0, math.inf)]
     assert places == sorted(places)
+    assert len(set(places)) == len(places)
     assert across(2.0) - across(1.0) == pytest.approx(across(math.inf) - across(2.0))  # even steps of 1/p
+    assert across(1.0) - across(0.0) == pytest.approx(across(0.0) - across(-1.0))  # and of p
     assert down(1.0) < down(0.0) < down(-1.0)
+
+
+def test_labels_stand_apart() -> None:
+    """No name of the plane is written over another, or over another's point."""
+    svg = plane_svg(None)
+    found = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" class="label ?(\w*)">([^<]+)</text>', svg)
+    boxes = []
+    for x, y, kind, words in found:
+        width = 7.0 * len(words)  # of 12 pixels, generously
+        left = float(x) - {"": 0.0, "end": width, "middle": width / 2}[kind]
+        boxes.append((left, left + width, float(y) - 11, float(y) + 3))
+    assert len(boxes) == len(NAMES)
+    for k, (left, right, top, floor) in enumerate(boxes):
+        for other in boxes[:k]:
+            assert right <= other[0] or other[1] <= left or floor <= other[2] or other[3] <= top
+        for _, p, growth, *_ in NAMES:
+            inside = left < across(p) < right and top < down(growth) < floor
+            assert not inside
 
 
 def walk() -> Training:
@@ -160,9 +182,9 @@ def test_walks() -> None:
     assert (plane_data([], "max")["start"], plane_data([], "learned")["start"]) == (2, None)
     data = plane_data([found])["walks"][0]
     assert len(data["pos"]) == 2
-    assert data["pos"][0][:2] == [2.0, 0.0]
-    assert data["pos"][0][-2:] == pytest.approx([1.005, 0.995], abs=1e-3)
-    assert data["neg"][0][:2] == [-1.0, 0.0]
+    assert data["pos"][0][:2] == [2.0, 0.5]  # q = 0 there
+    assert data["pos"][0][-2:] == pytest.approx([1.005, 0.0], abs=1e-3)
+    assert data["neg"][0][:2] == [-1.0, -1.0]
     assert len(data["neg"][1]) < len(data["neg"][0])  # ends where it is not finite any more
     svg = plane_svg(found)
     assert svg.count('class="walk"') == 4
@@ -172,15 +194,33 @@ def test_walks() -> None:
     assert "<td>min</td>" in table
 
 
+def test_walks_of_layers_that_learn_the_growth() -> None:
+    epochs = np.arange(1.0, 102.0)[:, None] * np.ones(3)
+    one = {"aggr.p": 1 - 2 * epochs / 101, "aggr.growth": epochs / 101, "loss": epochs}
+    two = {"p_pos": 1 + epochs, "growth_pos": 0 * epochs, "p_neg": epochs, "growth_neg": -epochs / 101}
+    first, second = walks([Training("a", "", "gnpg", curves=one), Training("b", "", "gnp", curves=two)])
+    assert (first.label, second.label) == ("a · gnpg · aggr", "b · gnp")
+    data = plane_data([first, second])["walks"]
+    assert set(data[0]) == {"label", "one"}
+    assert data[0]["one"][2][-2:] == [-1.0, 1.0]  # as it was learned, through p = 0
+    assert data[1]["pos"][0][-2:] == [102.0, 0.0]
+    assert data[1]["neg"][0][-2:] == [-101.0, -1.0]
+    assert plane_svg(first).count('class="walk"') == 3
+    table = ends_table([first, second])
+    assert "<th scope=\"row\">a · gnpg · aggr</th>" in table
+    assert "b · gnp, p &gt; 0" in table
+
+
 @pytest.mark.parametrize(
-    ("p", "q", "name"),
+    ("p", "growth", "name"),
     [
-        (1.0, 0.1, "sum"),
+        (1.0, 0.9, "sum"),
         (300.0, 0.0, "max"),
         (-300.0, 0.0, "min"),
-        (1.9, 0.4, "root mean square"),
-        (-1.1, -1, "harmonic mean"),
+        (1.9, 0.1, "root mean square"),
+        (-1.1, 0.1, "harmonic mean"),
+        (-0.3, 0.1, "geometric mean"),
     ],
 )
-def test_nearest(p: float, q: float, name: str) -> None:
-    assert nearest(p, q)[0] == name
+def test_nearest(p: float, growth: float, name: str) -> None:
+    assert nearest(p, growth)[0] == name

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -177,9 +178,24 @@ def test_the_page_shows_how_a_fit_was_trained(tmp_path: Path) -> None:
     assert "epoch 1: 8|epoch 50: 4|epoch 200: 2" in text  # the number of the epoch, and the median over seeds
     assert text.count('class="walk"') == 4  # two branches of two seeds
     assert "regression of graphs · GNP · conv.aggr" in text
-    assert '"pos":[[1.69,0.0,1.002,0.01],[1.69,0.0,1.001,0.02]]' in text
-    assert '"neg":[[-1.69,0.0,-30.0,0.5],[-1.69,0.0]]' in text
+    assert '"pos":[[1.69,0.5917,1.002,0.988],[1.69,0.5917,1.001,0.979]]' in text  # the growth is 1/p - q
+    assert '"neg":[[-1.69,-0.5917,-30.0,-0.5333],[-1.69,-0.5917]]' in text
     assert "<td>rate 0.01, adam</td>" in text
+
+
+def test_the_page_of_a_fit_that_learned_the_growth(tmp_path: Path) -> None:
+    exponents = {"epoch": [0, 200], "readout.p": [[1.0, -0.2], [1.0, 40.0]], "readout.growth": [[1.0, 0.1], [1.0, 0.0]]}
+    gnp, _ = fit_trainings(with_curves({**CURVES, "exponents": exponents}))
+    assert (gnp.gnp, gnp.layers) == (True, ["readout"])
+    (tmp_path / "fit.json").write_text(json.dumps(with_curves({**CURVES, "exponents": exponents})))
+    text = page(read_study(tmp_path))
+    assert '"one":[[1.0,1.0,-0.2,0.1],[1.0,1.0,40.0,0.0]]' in text
+    assert text.count('class="walk"') == 2
+    assert re.findall(r'<button id="learned[^>]*>', text) == [
+        '<button id="learned" type="button" aria-label="Go to its end, p &gt; 0" hidden>',
+        '<button id="learned-neg" type="button" aria-label="Go to its end, p &lt; 0" hidden>',
+        '<button id="learned-one" type="button" aria-label="Go to its end">',
+    ]
 
 
 @pytest.mark.parametrize(

@@ -98,14 +98,19 @@
   if (!source) return;
   const { box, names, start, walks } = JSON.parse(source.textContent);
   const plane = byId("plane-svg"), handle = byId("handle"), paths = byId("plane-paths");
-  const sliderP = byId("slider-p"), sliderQ = byId("slider-q");
-  const half = (box.width - box.left - box.right - box.gap) / 2, middle = box.left + half + box.gap / 2;
+  const sliderP = byId("slider-p"), sliderGrowth = byId("slider-growth");
   const BIG = 200;  // from here on p counts as infinite
-  const state = { side: 1, share: 1 - 1 / 1.69, q: 0 };  // share: 1 - 1/|p|, even steps of the drawing
+  const state = { at: 1, growth: 1 };  // at: p on the even scale of the drawing, from -2 to 2
 
-  const exponent = () => state.share >= 1 - 1 / BIG ? state.side * Infinity : state.side / (1 - state.share);
-  const across = (p) => middle + Math.sign(p) * (box.gap / 2 + Math.max(0, Math.min(1, 1 - 1 / Math.abs(p))) * half);
-  const down = (q) => box.height - box.bottom - (q - box.low) / (box.high - box.low) * (box.height - box.top - box.bottom);
+  const even = (p) => Math.abs(p) <= 1 ? p : Math.sign(p) * (2 - 1 / Math.abs(p));
+  const within = (value, low, high) => Math.max(low, Math.min(high, value));
+  function exponent() {
+    const size = Math.abs(state.at);
+    return size <= 1 ? state.at : Math.sign(state.at) * (size >= 2 - 1 / BIG ? Infinity : 1 / (2 - size));
+  }
+  const place = (at) => box.left + (2 + at) / 4 * (box.width - box.left - box.right);
+  const across = (p) => place(even(p));
+  const down = (growth) => box.height - box.bottom - (growth - box.low) / (box.high - box.low) * (box.height - box.top - box.bottom);
   const sized = (value, digits) => {
     if (Math.abs(value) === Infinity || Math.abs(value) >= 1e8) return (value < 0 ? "−" : "") + "∞";
     const size = Math.abs(value), text = size >= 1e4 || (size < 0.001 && size > 0) ? value.toExponential(1)
@@ -113,13 +118,14 @@
     return text.replace("-", "−");
   };
 
-  function pool(values, p, q) {
+  function pool(values, p, growth) {
     const n = values.length;
+    if (Math.abs(p) < 1e-6) return Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0) / n) * n ** growth;
     const top = p > 0 ? Math.max(...values) : Math.min(...values);
-    if (Math.abs(p) === Infinity) return top * n ** -q;
+    if (Math.abs(p) === Infinity) return top * n ** growth;
     let total = 0;
     for (const value of values) total += (value / top) ** p;
-    return top * total ** (1 / p) * n ** -q;
+    return top * (total / n) ** (1 / p) * n ** growth;
   }
 
   function numbers(seed, count) {  // the same values on every machine, between 1 and 5
@@ -134,20 +140,19 @@
   const many = numbers(11, 1000);
   const counts = [1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 45, 64, 90, 128, 180, 256, 362, 512, 724, 1000];
 
-  function nearest(p, q) {
+  function nearest(p, growth) {
     let best = null, least = Infinity;
     for (const named of names) {
-      if (named.p * p < 0) continue;
-      const far = Math.hypot((Math.abs(p) === Infinity ? 0 : 1 / p) - (Math.abs(named.p) > 1e8 ? 0 : 1 / named.p), q - named.q);
+      const far = Math.hypot(even(p) - even(named.p), growth - named.growth);
       if (far < least) { least = far; best = named; }
     }
     return [best, least];
   }
 
-  function drawBars(p, q) {
+  function drawBars(p, growth) {
     const chart = byId("bars");
     chart.replaceChildren();
-    const result = pool(values, p, q), top = Math.max(result, ...values) * 1.12, floor = 128;
+    const result = pool(values, p, growth), top = Math.max(result, ...values) * 1.12, floor = 128;
     const height = (value) => floor - value / top * (floor - 8);
     values.forEach((value, k) => {
       draw(chart, "rect", { x: 6 + 38 * k, y: height(value), width: 28, height: floor - height(value), class: "column" });
@@ -159,7 +164,7 @@
     chart.setAttribute("aria-label", "Six values, " + values.map((value) => value.toFixed(1)).join(", ") + ", pooled to " + sized(result, 2));
   }
 
-  function drawGrowth(p, q) {
+  function drawGrowth(p, growth) {
     const chart = byId("growth");
     chart.replaceChildren();
     const left = 50, right = 240, top = 8, floor = 134, low = -2, high = 4;
@@ -172,7 +177,7 @@
     draw(chart, "rect", { x: left, width: right - left, y: y(5), height: y(1) - y(5), class: "column" });
     for (const tick of [1, 10, 100, 1000]) draw(chart, "text", { x: x(tick), y: floor + 16, class: "tick middle" }, tick.toLocaleString("en"));
     draw(chart, "text", { x: (left + right) / 2, y: floor + 32, class: "name middle" }, "number of elements, n");
-    const results = counts.map((n) => pool(many.slice(0, n), p, q));
+    const results = counts.map((n) => pool(many.slice(0, n), p, growth));
     draw(chart, "path", { d: "M" + counts.map((n, k) => x(n).toFixed(1) + "," + y(results[k]).toFixed(1)).join("L"), class: "pool-line" });
     const last = results[results.length - 1], end = Math.max(14, y(last) + 4), band = y(2.2) + 4;
     draw(chart, "text", { x: right + 8, y: end, class: "pooled-text" }, sized(last, 2));
@@ -181,43 +186,37 @@
   }
 
   function update() {
-    const p = exponent(), q = state.q;
-    const place = "translate(" + (middle + state.side * (box.gap / 2 + state.share * half)).toFixed(1) + " " + down(q).toFixed(1) + ")";
-    handle.setAttribute("transform", place);
-    const [near, far] = nearest(p, q);
-    const growth = (Math.abs(p) === Infinity ? 0 : 1 / p) - q;
-    const words = "p " + sized(p, 2) + ", q " + sized(q, 2);
+    const p = exponent(), growth = state.growth;
+    handle.setAttribute("transform", "translate(" + place(state.at).toFixed(1) + " " + down(growth).toFixed(1) + ")");
+    const [near, far] = nearest(p, growth);
+    const words = "p " + sized(p, 2) + ", growth " + sized(growth, 2);
     const name = far < 0.004 ? "this is the " + near.name : far < 0.1 ? "about the " + near.name : "nearest name: " + near.name;
-    handle.setAttribute("aria-valuenow", Math.round(100 * state.side * state.share));
+    handle.setAttribute("aria-valuenow", Math.round(100 * state.at));
     handle.setAttribute("aria-valuetext", words + ", " + name);
-    byId("reading-values").textContent = "p = " + sized(p, 2) + ", q = " + sized(q, 2) + ": ";
+    byId("reading-values").textContent = "p = " + sized(p, 2) + ", growth = " + sized(growth, 2) + ": ";
     byId("reading-name").textContent = name + ".";
     byId("reading-growth").textContent = Math.abs(growth) < 0.005 ? "It does not grow with n." : "It grows like n to the power " + sized(growth, 2) + ".";
-    const slide = 100 * state.side * (state.share + 0.04);
-    if (document.activeElement !== sliderP) sliderP.value = slide;
+    if (document.activeElement !== sliderP) sliderP.value = 100 * state.at;
     sliderP.setAttribute("aria-valuetext", sized(p, 2));
-    sliderQ.value = q;
+    sliderGrowth.value = growth;
     byId("out-p").textContent = sized(p, 2);
-    byId("out-q").textContent = sized(q, 2);
-    drawBars(p, q);
-    drawGrowth(p, q);
+    byId("out-growth").textContent = sized(growth, 2);
+    drawBars(p, growth);
+    drawGrowth(p, growth);
   }
-  function setTo(p, q) {
-    state.side = Math.sign(p);
-    state.share = Math.max(0, Math.min(1, 1 - 1 / Math.abs(p)));
-    state.q = Math.max(box.low, Math.min(box.high, q));
+  function moved(at, growth) {
+    state.at = within(at, -2, 2);
+    state.growth = within(growth, box.low, box.high);
     update();
   }
+  const setTo = (p, growth) => moved(even(p), growth);
   function moveTo(event) {
     const frame = plane.getBoundingClientRect(), scale = frame.width / box.width;
     const x = (event.clientX - frame.left) / scale, y = (event.clientY - frame.top) / scale;
     for (const named of names)  // names attract the pointer
-      if (Math.hypot(across(named.p) - x, down(named.q) - y) < 7) return setTo(named.p, named.q);
-    state.side = x < middle ? -1 : 1;
-    state.share = Math.max(0, Math.min(1, (Math.abs(x - middle) - box.gap / 2) / half));
+      if (Math.hypot(across(named.p) - x, down(named.growth) - y) < 7) return setTo(named.p, named.growth);
     const share = (box.height - box.bottom - y) / (box.height - box.top - box.bottom);
-    state.q = Math.max(box.low, Math.min(box.high, box.low + share * (box.high - box.low)));
-    update();
+    moved(4 * (x - box.left) / (box.width - box.left - box.right) - 2, box.low + share * (box.high - box.low));
   }
   let held = false;
   plane.addEventListener("pointerdown", (event) => {
@@ -238,31 +237,28 @@
     const [along, up] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key] || [0, 0];
     if (!along && !up) return;
     event.preventDefault();
-    let share = state.share + along * state.side * step;
-    if (share < -1e-9) { state.side = -state.side; share = 0; }  // over the gap
-    state.share = Math.min(1, Math.max(0, share));
-    state.q = Math.max(box.low, Math.min(box.high, Math.round((state.q + up * step) * 1000) / 1000));
-    update();
+    const rounded = (value) => Math.round(1000 * value) / 1000;
+    moved(rounded(state.at + along * step), rounded(state.growth + up * step));
   });
-  sliderP.addEventListener("input", () => {
-    const value = Number(sliderP.value) / 100;
-    state.side = value < 0 ? -1 : 1;
-    state.share = Math.max(0, Math.min(1, Math.abs(value) - 0.04));
-    update();
-  });
-  sliderQ.addEventListener("input", () => { state.q = Number(sliderQ.value); update(); });
+  sliderP.addEventListener("input", () => moved(Number(sliderP.value) / 100, state.growth));
+  sliderGrowth.addEventListener("input", () => moved(state.at, Number(sliderGrowth.value)));
   for (const button of document.querySelectorAll("[data-named]"))
-    button.addEventListener("click", () => { const named = names[Number(button.dataset.named)]; setTo(named.p, named.q); });
+    button.addEventListener("click", () => { const named = names[Number(button.dataset.named)]; setTo(named.p, named.growth); });
   byId("other-values").addEventListener("click", () => { seed += 1; values = numbers(seed * 7919, 6); update(); });
 
   const chooser = byId("walk");
+  const buttons = { pos: byId("learned"), neg: byId("learned-neg"), one: byId("learned-one") };
+  const chosen = () => walks[chooser ? Number(chooser.value) : 0] || {};
+  const first = () => chosen().one ? "one" : chosen().pos ? "pos" : "neg";
   function showWalk() {
-    const walk = walks[chooser ? Number(chooser.value) : 0];
-    if (!walk) return;
+    const walk = chosen();
+    if (!walks.length) return;
     paths.replaceChildren();
-    for (const [name, kind] of [["pos", "c0"], ["neg", "c1"]]) {
+    for (const [name, kind] of [["one", "c0"], ["pos", "c0"], ["neg", "c1"]]) {
+      if (buttons[name]) buttons[name].hidden = !walk[name];
+      if (!walk[name]) continue;
       const group = draw(paths, "g", { class: kind });
-      for (const flat of walk[name] || []) {
+      for (const flat of walk[name]) {
         const points = [];
         for (let k = 0; k + 1 < flat.length; k += 2) points.push([across(flat[k]), down(flat[k + 1])]);
         if (!points.length) continue;
@@ -273,15 +269,14 @@
     }
   }
   function toEnd(name) {
-    const flat = ((walks[chooser ? Number(chooser.value) : 0] || {})[name] || [])[0];
+    const flat = (chosen()[name] || [])[0];
     if (flat && flat.length) setTo(flat[flat.length - 2], flat[flat.length - 1]);
   }
-  if (chooser) chooser.addEventListener("change", () => { showWalk(); toEnd("pos"); });
-  if (byId("learned")) byId("learned").addEventListener("click", () => toEnd("pos"));
-  if (byId("learned-neg")) byId("learned-neg").addEventListener("click", () => toEnd("neg"));
+  if (chooser) chooser.addEventListener("change", () => { showWalk(); toEnd(first()); });
+  for (const name in buttons) if (buttons[name]) buttons[name].addEventListener("click", () => toEnd(name));
   showWalk();
-  if (walks.length) toEnd("pos");
-  else if (start !== null) setTo(names[start].p, names[start].q);
-  else update();
+  update();
+  if (walks.length) toEnd(first());
+  else if (start !== null) setTo(names[start].p, names[start].growth);
   document.querySelectorAll(".live-only").forEach((element) => { element.hidden = false; });
 })();

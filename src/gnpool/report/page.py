@@ -16,7 +16,7 @@ from gnpool.report.grids import run_so_far
 from gnpool.report.headline import headline
 from gnpool.report.learning import learning_figures
 from gnpool.report.markup import Markup, data_block, join, tag
-from gnpool.report.plane import NAMES, Walk, crystals_table, ends_table, plane_data, plane_svg, walks
+from gnpool.report.plane import HIGH, LOW, NAMES, Walk, crystals_table, ends_table, plane_data, plane_svg, walks
 from gnpool.report.runs import runs_section
 from gnpool.report.sizes import FLOOR, size_figures, size_lines
 from gnpool.report.study import Study
@@ -85,7 +85,12 @@ def _power(base: str, exponent: str) -> Markup:
 
 
 FORMULA = join(
-    _power("n", "\N{MINUS SIGN}q"), " (", _power("|v₁|", "p"), " + … + ", _power("|vₙ|", "p"), _power(")", "1/p")
+    _power("n", "g"), " ((", _power("|v₁|", "p"), " + … + ", _power("|vₙ|", "p"), ") / n", _power(")", "1/p")
+)
+ENDS = (  # of a way: the branch, the end of the button's id, its text and what it is called
+    ("pos", "", "p > 0", "Go to its end, p > 0"),
+    ("neg", "-neg", "p < 0", "Go to its end, p < 0"),
+    ("one", "-one", "go there", "Go to its end"),
 )
 NAV = {"sizes": "Sizes", "tables": "Tables", "plane": "Plane", "learning": "Learning", "runs": "Runs"}
 
@@ -183,22 +188,24 @@ def _has_spread(table: Mapping[str, Any]) -> bool:
 def _plane(found: Sequence[Walk], study: Study) -> Markup:
     chooser = None
     if found:
+        first = found[0].branches
         options = [tag("option", walk.label, value=str(k), selected=k == 0) for k, walk in enumerate(found)]
         chooser = tag(
             "div",
             tag("label", "Training of ", tag("select", *options, id="walk")),
             tag("span", "its end: ", class_="hidden-narrow"),
-            tag("button", "p > 0", id="learned", type="button", aria_label="Go to its end, p > 0"),
-            tag("button", "p < 0", id="learned-neg", type="button", aria_label="Go to its end, p < 0"),
+            *(
+                tag("button", text, id=f"learned{end}", type="button", aria_label=label, hidden=name not in first)
+                for name, end, text, label in ENDS
+            ),
             class_="choose",
         )
     names = [tag("button", name, type="button", data_named=k) for k, (name, *_) in enumerate(NAMES)]
+    two = any("one" not in walk.branches for walk in found)
+    lines = [("c0", f"{'p > 0, ' if two else ''}a line a seed, a dot at its end"), *([("c1", "p < 0")] if two else [])]
     key = tag(
         "div",
-        *(
-            tag("span", tag("span", "", class_="swatch"), label, class_=kind)
-            for kind, label in (("c0", "p > 0, a line a seed, a dot at its end"), ("c1", "p < 0"))
-        ),
+        *(tag("span", tag("span", "", class_="swatch"), label, class_=kind) for kind, label in lines),
         class_="path-key",
     )
     left = tag(
@@ -208,7 +215,7 @@ def _plane(found: Sequence[Walk], study: Study) -> Markup:
     about = join(
         "GNP computes ",
         FORMULA,
-        " with learned p and q. Drag the handle, or use the arrow keys, and see what the pooling becomes.",
+        " with learned p and growth g. Drag the handle, or use the arrow keys, and see what the pooling becomes.",
     )
     table = tag("details", tag("summary", "Where training ended, as a table"), ends_table(found)) if found else None
     return _section(
@@ -230,11 +237,11 @@ def _live() -> Markup:
     sliders = tag(
         "div",
         tag("label", "p", for_="slider-p"),
-        tag("input", type="range", id="slider-p", min=-104, max=104, step=1, value=45),
-        tag("output", "1.69", id="out-p", for_="slider-p"),
-        tag("label", "q", for_="slider-q"),
-        tag("input", type="range", id="slider-q", min=-1.5, max=1.5, step=0.01, value=0),
-        tag("output", "0.00", id="out-q", for_="slider-q"),
+        tag("input", type="range", id="slider-p", min=-200, max=200, step=1, value=100),
+        tag("output", "1.00", id="out-p", for_="slider-p"),
+        tag("label", "growth", for_="slider-growth"),
+        tag("input", type="range", id="slider-growth", min=LOW, max=HIGH, step=0.01, value=1),
+        tag("output", "1.00", id="out-growth", for_="slider-growth"),
         class_="sliders",
     )
     return tag(

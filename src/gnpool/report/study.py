@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+EXPONENTS = ("p", "p_pos", "p_neg")  # of one branch, or of two
 POINTS = 60  # of a curve, at most: more than a chart of this width can show
 Curves = Mapping[str, NDArray[np.float64]]  # name -> (epochs, seeds)
 
@@ -44,12 +45,13 @@ class Training:
     @property
     def gnp(self) -> bool:
         """Whether exponents were learned."""
-        return any(name.endswith("p_pos") for name in self.curves)
+        return bool(self.layers)
 
     @property
     def layers(self) -> list[str]:
         """Names of the layers whose exponents were kept."""
-        return sorted({name.rpartition(".")[0] for name in self.curves if name.endswith("p_pos")})
+        split = [name.rpartition(".") for name in self.curves]
+        return sorted({layer for layer, _, exponent in split if exponent in EXPONENTS})
 
 
 @dataclass(frozen=True)
