@@ -30,9 +30,28 @@ def test_a_saved_model(saved: Path) -> None:
     status, out, _ = invoke(str(saved))
     assert status == 0
     lines = out.splitlines()
-    assert lines[0].split() == ["layer", "branch", "p", "q", "reading"]
-    assert lines[1].split() == ["aggr", "positive", "1.05", "0.98", "mean"]
+    assert lines[0].split() == ["layer", "branch", "p", "q", "growth", "reading"]
+    assert lines[1].split() == ["aggr", "positive", "1.05", "0.98", "-0.03", "mean"]
     assert "a saved model has no data with it" in lines[-1]
+
+
+def test_a_saved_model_that_learned_the_growth(tmp_path: Path) -> None:
+    arguments = {"in_channels": 1, "aggr": "gnpg", "readout": "gnpg", "hidden": 4}
+    model = GraphNet(**arguments)  # type: ignore[arg-type]
+    model.aggr.p, model.aggr.growth, model.readout.p, model.readout.growth = 0.05, 0.02, -40.0, 0.0
+    folder = save_model(tmp_path / "model", model, {"class": "GraphNet", "arguments": arguments})
+    status, out, _ = invoke(str(folder))
+    assert status == 0
+    assert [line.split() for line in out.splitlines()[:3]] == [
+        ["layer", "branch", "p", "growth", "reading"],
+        ["aggr", "one", "0.05", "0.02", "geometric", "mean"],
+        ["readout", "one", "-40.00", "0.00", "min"],
+    ]
+    status, out, _ = invoke(str(folder), "--json", "--figure", str(tmp_path / "plane.png"))
+    found = json.loads(out)["branches"][0]
+    assert (found["branch"], found["name"], found["coordinates"]) == ("one", "geometric mean", "growth")
+    assert (found["growth"], found["q"]) == (pytest.approx(0.02), pytest.approx(19.98, rel=1e-3))
+    assert (tmp_path / "plane.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_a_model_of_a_table_as_json() -> None:

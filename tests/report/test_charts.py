@@ -207,7 +207,7 @@ def test_walks_of_layers_that_learn_the_growth() -> None:
     assert data[1]["neg"][0][-2:] == [-101.0, -1.0]
     assert plane_svg(first).count('class="walk"') == 3
     table = ends_table([first, second])
-    assert "<th scope=\"row\">a · gnpg · aggr</th>" in table
+    assert '<th scope="row">a · gnpg · aggr</th>' in table
     assert "b · gnp, p &gt; 0" in table
 
 

@@ -73,6 +73,20 @@ def test_exponent_lines_hold_the_means() -> None:
     np.testing.assert_allclose(panels[4].lines[0].get_ydata(), [0.0, 0.0, np.nan])
 
 
+def test_exponents_of_layers_that_learn_the_growth() -> None:
+    table = exponents()
+    table["cells"].append(
+        {"row": "invsize", "column": "readout", "curves": {"p": [[1.0], [-0.5]], "growth": [[1.0], [-1.0]]}}
+    )
+    panels = exponent_figure(table).axes
+    assert len(panels) == 10
+    np.testing.assert_allclose(panels[4].lines[0].get_ydata(), [1.0, -0.5])
+    np.testing.assert_allclose(panels[9].lines[0].get_ydata(), [1.0, -1.0])
+    np.testing.assert_allclose(panels[5].lines[0].get_ydata(), [0.0, 0.0, np.nan])  # q, as it was learned
+    assert panels[4].get_ylim()[0] < -0.5  # p below 0 has a place
+    assert panels[5].get_ylabel() == "q or growth"
+
+
 def test_every_figure_has_a_painter() -> None:
     assert set(FIGURES) == {"fig_size", "fig_pq"}
 

@@ -41,8 +41,8 @@ def read(
     """Say which pooling a trained model has learned, layer by layer.
 
     MODEL is a folder with model.json and model.safetensors, whose exponents are compared with the named poolings in
-    the plane of p and q; or a folder that 'gnpool reproduce' wrote, where --table and --row name the model. Then the
-    comparison is made on its validation data, value by value, and a figure shows the way taken in training.
+    the plane of p and the growth; or a folder that 'gnpool reproduce' wrote, where --table and --row name the model.
+    Then the comparison is made on its validation data, value by value, and a figure shows the way taken in training.
     """
     learned = model / "learned"  # in a folder of 'gnpool fit'
     if (model / "fit.json").exists() and learned.is_dir():
@@ -87,7 +87,7 @@ def read(
     if form is not None:
         say(f"Of both forms of the network validation chose {form!r}.")
     if not reading.with_data:
-        say("Distances are those in the plane of 1/p and q, since a saved model has no data with it.")
+        say("Distances are those in the plane of p and the growth, since a saved model has no data with it.")
     if crystal is not None:
         say(f"Crystallised to {crystal['text']}: {crystal['reason']}.")
     if figure is not None:

@@ -1,4 +1,4 @@
-"""How a training went, small enough for JSON: the losses over the epochs, and the way of p and q."""
+"""How a training went, small enough for JSON: the losses over the epochs, and the way of the exponents."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def training_curves(fit: Fit, points: int = POINTS) -> dict[str, Any]:
 
     Returns:
         dict: ``seeds``; ``losses``: the number of each kept ``epoch``, from 1, and a list for each seed of the training
-        loss ``train`` and the validation loss ``loss``; ``exponents``: the same of every p and q by layer and branch,
-        where epoch 0 is the state before training. Exponents per channel are averaged, None is a value that is not
-        finite. Without a GNP layer there are no exponents.
+        loss ``train`` and the validation loss ``loss``; ``exponents``: the same of every p and growth, or p and q, by
+        layer and branch (``readout.p``, ``readout.growth``; ``readout.p_pos``, ``readout.q_pos``, ...), where epoch 0
+        is the state before training. Exponents per channel are averaged, None is a value that is not finite. Without a
+        GNP layer there are no exponents.
     """
     runs = fit.runs_of(fit.best().setting)
     numbers = [run.number for run in runs]

@@ -18,7 +18,11 @@ DPI = 110
 FLOOR = 0.01  # percent: what is below is drawn here, since 0 has no place on a logarithmic axis
 PUBLISHED = (50, 100)  # nodes: what the paper shows
 LARGE = "sparse graphs"  # of rows such as "GNP, tree": the same model on other graphs, a point each
-BRANCHES = (("pos", "positive branch", COLORS[0], "-"), ("neg", "negative branch, p without its sign", COLORS[1], "--"))
+BRANCHES = (  # the end of the names of its curves, what it is called, and how it is drawn
+    ("", "one branch, p of any sign", COLORS[2], "-"),
+    ("_pos", "positive branch", COLORS[0], "-"),
+    ("_neg", "negative branch, p without its sign", COLORS[1], "--"),
+)
 Result = Mapping[str, Any]  # a table of results.json
 
 
@@ -84,15 +88,19 @@ def _plain(model: str) -> str:
 
 
 def exponent_figure(table: Result) -> Figure:
-    """p and q over training: a column for each pooling, mean and range over seeds."""
+    """p, and q or the growth, over training: a column for each pooling, mean and range over seeds."""
     cells = [cell for cell in table["cells"] if cell.get("curves")]
+    names = {name for cell in cells for name in cell["curves"]}
+    sizes = [kind for kind in ("q", "growth") if any(name.partition("_")[0] == kind for name in names)] or ["q"]
     figure = new_figure(3.1 * max(1, len(cells)), 5.2)
     panels = figure.subplots(2, max(1, len(cells)), sharex="col", sharey="row", squeeze=False)
     for column, cell in enumerate(cells):
-        for row, letter in enumerate("pq"):
+        for row, kinds in enumerate((["p"], sizes)):
             panel = panels[row][column]
-            for branch, label, color, style in BRANCHES:
-                curve = cell["curves"].get(f"{letter}_{branch}")
+            for end, label, color, style in BRANCHES:
+                curve = next(
+                    (cell["curves"][f"{kind}{end}"] for kind in kinds if f"{kind}{end}" in cell["curves"]), None
+                )
                 if curve is None:
                     continue
                 values = np.array(curve, dtype=float)  # a missing value becomes NaN
@@ -104,15 +112,21 @@ def exponent_figure(table: Result) -> Figure:
         panels[0][column].set_title(f"{cell['row']}, {cell['column']}", fontsize=11)
         panels[1][column].axhline(0, color="0.6", linewidth=0.8, zorder=1)
         panels[1][column].set_xlabel("epoch")
-    panels[0][0].set_yscale("log")  # of all, since they share it
+    if "p" in names:  # of any sign
+        panels[0][0].set_yscale("symlog", linthresh=1.0)  # of all, since they share it
+    else:
+        panels[0][0].set_yscale("log")
     low, high = panels[0][0].get_ylim()
-    ticks = [tick for tick in (1, 2, 5, 10, 20, 50) if low <= tick <= high]
+    ticks = [tick for tick in (-500, -50, -10, -1, 0, 1, 2, 5, 10, 20, 50, 500) if low <= tick <= high]
     panels[0][0].set_yticks(ticks, [str(tick) for tick in ticks])
     panels[0][0].minorticks_off()
     panels[0][0].set_ylabel("p")
-    panels[1][0].set_ylabel("q")
-    drawn, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(drawn, labels, loc="outside lower center", ncols=2, frameon=False)
+    panels[1][0].set_ylabel(" or ".join(sizes))
+    handles: dict[str, Any] = {}
+    for panel in panels[0]:
+        drawn, labels = panel.get_legend_handles_labels()
+        handles |= dict(zip(labels, drawn, strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 

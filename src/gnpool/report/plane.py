@@ -36,7 +36,7 @@ WIDTH, HEIGHT = 520, 400
 LEFT, RIGHT, TOP, BOTTOM = 46, 22, 14, 44
 LOW, HIGH = -1.25, 1.25  # of the growth, shown; ways that leave it are cut off
 TICKS = (-math.inf, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, math.inf)
-LEVELS = {-1.0: "−1", -0.5: "−½", 0.0: "0", 0.5: "½", 1.0: "1"}
+LEVELS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 BRANCHES = {"one": ("", 1, "c0"), "pos": ("_pos", 1, "c0"), "neg": ("_neg", -1, "c1")}  # curves, sign of p, colour
 WHICH = {"one": "", "pos": ", p > 0", "neg": ", p < 0"}
 MINUS = "\N{MINUS SIGN}"
@@ -211,10 +211,10 @@ def _field() -> dict[str, float]:
 def _ground() -> Markup:
     left, right, floor = across(-math.inf), across(math.inf), down(LOW)
     parts = [tag("rect", **_field(), class_="field")]
-    for level, text in LEVELS.items():  # where the growth is 0 the result does not grow with the number of elements
+    for level in LEVELS:  # where the growth is 0 the result does not grow with the number of elements
         kind = "grid" if level else "still"
         parts.append(tag("line", x1=left, x2=right, y1=down(level), y2=down(level), class_=kind))
-        parts.append(tag("text", text, x=left - 9, y=down(level) + 4, class_="tick end"))
+        parts.append(tag("text", _signed(level), x=left - 9, y=down(level) + 4, class_="tick end"))
     for p in TICKS:
         parts.append(tag("line", x1=across(p), x2=across(p), y1=floor, y2=floor + 4, class_="axis"))
         parts.append(tag("text", _signed(p), x=across(p), y=floor + 17, class_="tick middle"))
@@ -226,7 +226,7 @@ def _ground() -> Markup:
 
 
 def _signed(value: float) -> str:
-    return f"{value:g}".replace("inf", "∞").replace("-", MINUS)
+    return f"{value:g}".replace("inf", "∞").replace("0.5", "½").replace("-", MINUS)
 
 
 def _names() -> Markup:
