@@ -20,6 +20,7 @@ PUBLIC = {
     "crystallize",
     "export_model",
     "fit_many",
+    "fit_portfolio",
     "load_model",
     "norm_pool",
     "norm_pool_neighbors",

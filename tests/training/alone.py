@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from gnpool import Batches, Setting, param_groups
+from gnpool.nn import set_starts
 
 
 def make_optimizer(model: torch.nn.Module, setting: Setting) -> torch.optim.Optimizer:
-    groups = param_groups(
-        model, setting.lr, lr_p=setting.lr_p, lr_q=setting.lr_q, weight_decay=setting.weight_decay, eps=setting.eps
-    )
+    rates = {"lr_p": setting.lr_p, "lr_q": setting.lr_q, "lr_g": setting.lr_g}
+    groups = param_groups(model, setting.lr, **rates, weight_decay=setting.weight_decay, eps=setting.eps)
     if setting.optimizer == "adam":
         return torch.optim.Adam(groups, betas=setting.betas)
     return torch.optim.RMSprop(groups, alpha=setting.alpha)
@@ -32,6 +32,8 @@ def train_alone(
 ) -> torch.nn.Module:
     torch.manual_seed(seed)
     model = make_model()
+    if setting.start is not None:
+        set_starts(model, setting.start)
     optimizer = make_optimizer(model, setting)
     for epoch in range(epochs):
         model.train()

@@ -11,6 +11,8 @@ from torch_geometric.nn import GATConv, GCNConv, GINConv, global_add_pool
 
 from gnpool import GNPAggregation, GNPConv
 
+COORDINATES = {"gnp": "published", "gnpg": "growth"}  # of the kinds of networks with GNP
+
 
 def graphs(count: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> list[Data]:
     """Random graphs of 3 to 8 nodes on a ring with chords, features in [0, 1), the sum of squares as label."""
@@ -44,9 +46,9 @@ class Net(torch.nn.Module):
         mlp = torch.nn.Sequential(
             torch.nn.Linear(2, 6, bias=kind != "batch_norm"), self.norm, torch.nn.ReLU(), torch.nn.Linear(6, 6)
         )
-        if kind == "gnp":
-            self.conv: Any = GNPConv(mlp, GNPAggregation(2))
-            self.pool: Any = GNPAggregation(6)
+        if kind in COORDINATES:
+            self.conv: Any = GNPConv(mlp, GNPAggregation(2, coordinates=COORDINATES[kind]))
+            self.pool: Any = GNPAggregation(6, coordinates=COORDINATES[kind])
         else:
             self.conv = {"gat": lambda: GATConv(2, 6), "gcn": lambda: GCNConv(2, 6)}.get(kind, lambda: GINConv(mlp))()
             self.pool = global_add_pool

@@ -15,9 +15,10 @@ SETTINGS = {
     "rmsprop": Setting(lr=1e-3, lr_p=3e-2, lr_q=2e-3, clip=0.5),
     "rmsprop-decay": Setting(lr=3e-3, alpha=0.9, weight_decay=1e-2),
     "adam": Setting(lr=3e-3, lr_p=1e-2, clip=100.0, optimizer="adam"),
+    "adam-growth": Setting(lr=2e-3, lr_p=3e-2, lr_g=5e-3, clip=10.0, optimizer="adam"),
     "adam-0.5": Setting(lr=1e-2, optimizer="adam", betas=(0.5, 0.999), eps=1e-6, weight_decay=1e-3),
 }
-KINDS = ["gnp", "sum", "gat", "gcn", "batch_norm"]
+KINDS = ["gnp", "gnpg", "sum", "gat", "gcn", "batch_norm"]
 
 
 @pytest.mark.parametrize("vectorize", [True, False], ids=["vmap", "loop"])
@@ -52,9 +53,10 @@ def test_float64_runs_of_200_steps(kind, vectorize):
             assert run.best[name].value == pytest.approx(min(expected), rel=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["gnp", "gnpg"])
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-def test_weights_of_the_best_epoch(setting):
-    make = functools.partial(_double, "gnp")
+def test_weights_of_the_best_epoch(setting, kind):
+    make = functools.partial(_double, kind)
     train = Batches(graphs(12, dtype=torch.float64), 4)
     validation = Batches(graphs(5, seed=1, dtype=torch.float64), 5, seed=None)
     fit = fit_many(make, train, squared, setting, seeds=3, epochs=10, validation=validation)
@@ -66,12 +68,14 @@ def test_weights_of_the_best_epoch(setting):
     assert score(model, validation, squared, call) == pytest.approx(run.best["loss"].value, rel=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["gnp", "gnpg"])
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-def test_float32_runs_of_50_steps(setting):
+def test_float32_runs_of_50_steps(setting, kind):
+    make = functools.partial(Net, kind)
     train = Batches(graphs(20), 4)
-    fit = fit_many(Net, train, squared, setting, seeds=4, epochs=10)
+    fit = fit_many(make, train, squared, setting, seeds=4, epochs=10)
     for run in fit.runs:
-        alone = train_alone(Net, train, squared, setting, run.seed, 10, call)
+        alone = train_alone(make, train, squared, setting, run.seed, 10, call)
         for name, value in alone.state_dict().items():
             torch.testing.assert_close(fit.state_dict(run)[name], value, rtol=2e-3, atol=2e-4, msg=name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import math
 
@@ -12,7 +13,7 @@ from torch_geometric.data import Batch as PygBatch
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GATConv, global_add_pool
 
-from gnpool import Batches, Setting, fit_many
+from gnpool import Batches, GNPAggregation, Setting, fit_many
 from gnpool.training import fit as fit_module
 from tests.training.alone import score, train_alone
 from tests.training.problems import Net, absolute, call, graphs, squared
@@ -120,6 +121,35 @@ def test_p_and_q_are_recorded():
         result.curve("p")
 
 
+def test_p_and_the_growth_are_recorded():
+    make = functools.partial(Net, "gnpg")
+    result = fit(make_model=make, epochs=3)
+    assert result.watched == [f"{layer}.{name}" for layer in ("conv.aggr_module", "pool") for name in ("p", "growth")]
+    alone = train_alone(make, Batches(TRAIN, 5), squared, RATES, 1, 3, call)
+    for name in ("p", "growth"):
+        curve = result.curve(f"pool.{name}")
+        assert curve.shape == (4, 2)
+        assert curve[0].tolist() == pytest.approx([1.0, 1.0])  # the sum
+        assert curve[3, 1].item() == pytest.approx(getattr(alone.pool, name).item(), rel=1e-4)
+        assert curve[3, 1].item() != pytest.approx(1.0, abs=1e-4)
+
+
+def test_exponents_are_recorded_by_the_names_of_their_layers():
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.draw_one, self.draw_two = GNPAggregation(2), GNPAggregation(2)
+            self.draw_two.raw_p = self.draw_one.raw_p
+            self.output = torch.nn.Linear(2, 1)
+
+        def forward(self, x, batch, batch_size):
+            pooled = [layer(x, batch, dim_size=batch_size) for layer in (self.draw_one, self.draw_two)]
+            return self.output(sum(pooled)).squeeze(-1)
+
+    result = fit(make_model=Tied, epochs=1)
+    assert result.watched == ["draw_one.p", "draw_one.growth", "draw_two.growth"]
+
+
 class TestDivergence:
     SETTINGS = (RATES, Setting(lr=1e30), Setting(lr=1e-3))
 
@@ -172,7 +202,7 @@ class TestResume:
     class InterruptError(Exception):
         pass
 
-    @pytest.mark.parametrize("kind", ["gnp", "batch_norm", "dropout"])
+    @pytest.mark.parametrize("kind", ["gnp", "gnpg", "batch_norm", "dropout"])
     def test_gives_the_same_result(self, tmp_path, kind):
         options = {"make_model": lambda: Net(kind), "unit": 1, "epochs": 6, "criteria": {"mae": absolute}}
         seen = []
@@ -205,7 +235,7 @@ class TestResume:
             fit_many(Net, TRAIN, squared, RATES, **options),
         )
 
-    @pytest.mark.parametrize("kind", ["gnp", "batch_norm", "dropout"])
+    @pytest.mark.parametrize("kind", ["gnp", "gnpg", "batch_norm", "dropout"])
     @pytest.mark.parametrize("stop", [1, 2, 5, 8, 10])
     def test_check_ends_it_before_a_step(self, tmp_path, kind, stop):
         looks = []
@@ -464,7 +494,7 @@ def test_setting_goes_through_json():
     assert Setting(**json.loads(json.dumps(setting.to_dict()))) == setting
 
 
-@pytest.mark.parametrize("kind", ["gnp", "batch_norm", "gcn"])
+@pytest.mark.parametrize("kind", ["gnp", "gnpg", "batch_norm", "gcn"])
 @pytest.mark.parametrize("lr", [1e30, 1e4])
 def test_a_run_that_diverges_changes_no_bit_of_the_others(kind, lr):
     settings = [RATES, Setting(lr=1e-2, lr_p=1e-1, optimizer="adam")]

@@ -15,7 +15,7 @@ from gnpool.tasks import get_task
 from gnpool.training.program import by_name
 from tests.training.alone import train_alone
 
-KEEPING = ("sum", "max", "mean", "min", "gnp", "gnp+")  # poolings that keep the number of channels
+KEEPING = ("sum", "max", "mean", "min", "gnp", "gnp+", "gnpg")  # poolings that keep the number of channels
 WIDENING = {"sort": {"k": 3}, "set2set": {"processing_steps": 2}}
 POOLINGS = (*KEEPING, *WIDENING)
 SETTINGS = (
@@ -42,7 +42,7 @@ def graph_nets() -> dict[str, Case]:
         options = {"aggr_options": WIDENING.get(aggr), "readout_options": WIDENING.get(readout)}
         make = functools.partial(GraphNet, 1, aggr, readout, hidden=HIDDEN, **options)
         found[f"graph-{aggr}-{readout}"] = Case(make, "harmonic")
-    for aggr in ("sum", "min", "gnp"):
+    for aggr in ("sum", "min", "gnp", "gnpg"):
         found[f"gin-{aggr}"] = Case(functools.partial(GraphNet, 1, aggr, aggr, hidden=HIDDEN, form="gin"), "maxdegree")
     return found
 
