@@ -19,10 +19,11 @@ TICKS = (-math.inf, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, math.inf)
 GROWTH_RANGE = (-1.2, 1.2)  # shown at least
 # Where names stand beside their points, in typographic points, and which of their ends: none is over another.
 LABELS = {
+    "sum": (0, 10, "center"),
     "min": (6, 7, "left"),
     "mean": (-5, 7, "right"),
-    "root mean square": (0, -15, "center"),
-    "max": (4, 7, "right"),
+    "root mean square": (14, -15, "right"),
+    "max": (5, -15, "right"),
     "L2 norm": (9, -3, "left"),
 }
 Curve = Sequence[float]
