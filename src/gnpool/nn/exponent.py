@@ -16,6 +16,8 @@ from torch.nn.functional import softplus
 from gnpool.ops.autograd import in_forward_mode
 from gnpool.ops.vmapped import only_vmap
 
+BEYOND = 1.0 + 1e-6  # times the t of the cap: rounded to float32, its sinh still reaches the cap
+
 
 def exponent(t: Tensor, p_max: float) -> Tensor:
     """p in (1, p_max]; at the cap a gradient passes only if following it lowers p."""
@@ -24,7 +26,9 @@ def exponent(t: Tensor, p_max: float) -> Tensor:
 
 def signed_exponent(t: Tensor, p_max: float) -> Tensor:
     """p in [-p_max, p_max]; at the cap a gradient passes only if following it lowers abs(p)."""
-    return _capped(t.sinh(), p_max)
+    most = math.asinh(p_max) * BEYOND
+    behind = t.sign() * most + (t - t.detach())  # far behind the cap as just behind it: sinh and its slope overflow
+    return _capped(torch.where(t.abs() > most, behind, t).sinh(), p_max)
 
 
 def raw_exponent(p: Tensor, p_max: float, name: str = "p") -> Tensor:
@@ -40,7 +44,7 @@ def raw_signed_exponent(p: Tensor, p_max: float, name: str = "p") -> Tensor:
     if not bool((p.abs() <= p_max).all()):
         raise ValueError(f"{name} must lie in [-{p_max:g}, {p_max:g}], got {p.tolist()}")
     t = p.double().asinh()
-    return torch.where(p.abs() == p_max, t * (1.0 + 1e-6), t)  # rounded to float32, the cap must still be reached
+    return torch.where(p.abs() == p_max, t * BEYOND, t)
 
 
 def _capped(p: Tensor, p_max: float) -> Tensor:
