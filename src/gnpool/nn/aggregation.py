@@ -104,12 +104,12 @@ class GNPAggregation(Aggregation):
         eps (float, optional): The tolerance of :func:`gnpool.norm_pool`. (default: ``1e-6``)
         start (str, optional): Start at a named pooling: ``"sum"``, ``"mean"``, ``"max"``, ``"min"``, ``"harmonic"``
             (the harmonic sum), ``"harmonic mean"``, ``"geometric"``, ``"rms"`` or ``"l2"``, in the branch that has it.
-            Otherwise one branch starts at the sum; of two branches p starts at 1.69 (t = 0) and the growth or q at 0.
+            Otherwise one branch starts at the mean; of two branches p starts at 1.69 (t = 0) and the growth or q at 0.
             (default: ``None``)
         zeros (str, optional): What growth coordinates do with rows of 0, see :func:`gnpool.norm_pool`.
             (default: ``"keep"``)
         size (float, optional): A usual number of pooled elements, :math:`n_0` above, for growth coordinates with a
-            mixing layer. The right order of magnitude is enough. (default: ``16.0``)
+            mixing layer. The right order of magnitude is enough. (default: ``8.0``)
 
     The learned values are read and set as ``p`` and ``growth``, and ``q`` can be read. With two branches they are
     ``p_pos``, ``growth_pos``, ``p_neg`` (positive; the operator gets -p_neg) and ``growth_neg``; published ``p_pos``,
@@ -156,7 +156,7 @@ class GNPAggregation(Aggregation):
         eps: float = 1e-6,
         start: str | None = None,
         zeros: str = "keep",
-        size: float = 16.0,
+        size: float = 8.0,
     ) -> None:
         super().__init__()
         if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
@@ -231,7 +231,7 @@ class GNPAggregation(Aggregation):
             self._set(_raw("p", name), 0.0)
             self._set(_raw(self._of_size, name), 0.0)
         if self.branches == "one" or self.start is not None:
-            self.set_start(self.start or "sum")
+            self.set_start(self.start or "mean")
         if self.mix is not None:
             self.mix.reset_parameters()
 
