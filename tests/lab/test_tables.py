@@ -9,8 +9,10 @@ import pytest
 
 from gnpool.lab import PRESETS, TABLES, Table, get_table, register_table
 from gnpool.lab.catalog import at_hand_tables
+from gnpool.lab.forms import candidates
 from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.recipes import Recipe
+from gnpool.nn import GNPAggregation
 from gnpool.store import Store
 from tests.lab.shared import read, smoke_folder, smoke_results
 
@@ -27,6 +29,24 @@ def test_every_published_cell_is_there(name: str) -> None:
     places = [(cell.row, cell.column) for cell in TABLES[name].cells]
     assert len(places) == len(set(places))
     assert set(paper_cells(name)) <= set(places)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_gnp_of_the_record_is_the_published_one(name: str) -> None:
+    """Its exponents, its cap and its rates are those of the paper, whatever the defaults of the layer are."""
+    for recipe in TABLES[name].recipes:
+        for one in candidates(recipe, PRESETS["paper"]):
+            layers = [
+                module
+                for variant in one.variants
+                for module in one.build(variant).modules()
+                if isinstance(module, GNPAggregation)
+            ]
+            assert {(layer.coordinates, layer.p_max) for layer in layers} <= {("published", 50.0)}
+            if layers:
+                settings = [*one.space.settings, one.space.quick]
+                assert all(setting.lr_p is not None and setting.start is None for setting in settings)
+                assert all(setting.rates["q"] == (setting.lr_q or setting.lr) for setting in settings)
 
 
 def test_demo_shows_the_published_numbers_of_its_tasks() -> None:
