@@ -109,7 +109,7 @@ class GNPAggregation(Aggregation):
         zeros (str, optional): What growth coordinates do with rows of 0, see :func:`gnpool.norm_pool`.
             (default: ``"keep"``)
         size (float, optional): A usual number of pooled elements, :math:`n_0` above, for growth coordinates with a
-            mixing layer. The right order of magnitude is enough. (default: ``8.0``)
+            mixing layer. The right order of magnitude is enough. (default: ``16.0``)
 
     The learned values are read and set as ``p`` and ``growth``, and ``q`` can be read. With two branches they are
     ``p_pos``, ``growth_pos``, ``p_neg`` (positive; the operator gets -p_neg) and ``growth_neg``; published ``p_pos``,
@@ -156,7 +156,7 @@ class GNPAggregation(Aggregation):
         eps: float = 1e-6,
         start: str | None = None,
         zeros: str = "keep",
-        size: float = 8.0,
+        size: float = 16.0,
     ) -> None:
         super().__init__()
         if isinstance(channels, bool) or not isinstance(channels, int) or channels < 1:
