@@ -265,37 +265,88 @@ def _reduce_range(
 
 
 @triton.jit
-def _any_range(
+def _mixed_range(
     x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU: tl.constexpr,
     DENORMAL: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr,
     HAS_W: tl.constexpr, HAS_EID: tl.constexpr, FORM: tl.constexpr,
 ):  # fmt: skip
-    """:func:`_reduce_range`; in growth forms :func:`mean_range` for the channels that have a small p."""
-    if FORM == NORM:
-        return _reduce_range(
+    """:func:`_reduce_range`, and :func:`mean_range` for the channels with a small p, if there are any."""
+    b_key = tl.full([BD], float("-inf"), tl.float32)
+    b_A = tl.zeros([BD], tl.float32)
+    b_T = tl.zeros([BD], tl.float32)
+    b_K = tl.zeros([BD], tl.float32)
+    m_small = is_small(b_p)
+    if tl.max((~m_small & m_d).to(tl.int32), axis=0) > 0:
+        b_key, b_A, b_T, b_K = _reduce_range(
             x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU, DENORMAL, BR,
             R, BD, HAS_COL, HAS_W, HAS_EID, FORM,
         )  # fmt: skip
-    else:  # noqa: RET505 -- both branches must return for the compiler
-        b_key = tl.full([BD], float("-inf"), tl.float32)
-        b_A = tl.zeros([BD], tl.float32)
-        b_T = tl.zeros([BD], tl.float32)
-        b_K = tl.zeros([BD], tl.float32)
-        if tl.max((~is_small(b_p) & m_d).to(tl.int32), axis=0) > 0:
-            b_key, b_A, b_T, b_K = _reduce_range(
-                x, weight, col, eid, start, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU, DENORMAL,
-                BR, R, BD, HAS_COL, HAS_W, HAS_EID, FORM,
+    if tl.max((m_small & m_d).to(tl.int32), axis=0) > 0:
+        b_keys, b_As, b_Ts, b_Ks = mean_range(
+            x, weight, col, eid, start, stop, o_d, m_d, D, tl.where(m_small, b_p, 0.0), b_removed, eps, RELU, DENORMAL,
+            BR, R, BD, HAS_COL, HAS_W, HAS_EID,
+        )  # fmt: skip
+        b_key, b_A = tl.where(m_small, b_keys, b_key), tl.where(m_small, b_As, b_A)
+        b_T, b_K = tl.where(m_small, b_Ts, b_T), tl.where(m_small, b_Ks, b_K)
+    return b_key, b_A, b_T, b_K
+
+
+@triton.jit
+def _put(
+    y, extreme, scale, slope, stats, s, n, o_d, m_d, D, b_p, b_i, b_i_low, b_q, b_q_low, b_nan, b_M, b_A, b_T, b_K,
+    FORM: tl.constexpr,
+):  # fmt: skip
+    """What a whole segment s of n entries leaves."""
+    b_y, b_M, b_C, b_slope = _finish(b_p, b_i, b_i_low, b_q, b_q_low, b_nan, b_M, b_A, b_T, b_K, n, FORM)
+    o_out = s * D + o_d
+    tl.store(y + o_out, b_y, mask=m_d)
+    if stats > 0:
+        tl.store(extreme + o_out, b_M, mask=m_d)
+        tl.store(scale + o_out, b_C, mask=m_d)
+        tl.store(slope + o_out, b_slope, mask=m_d)
+
+
+@triton.jit
+def _put_part(parts, i_chunk, goes_on, o_d, m_d, D, b_key, b_A, b_T, b_K, FORM: tl.constexpr):
+    """The end of a segment begun in an earlier chunk (slot 0), or one that goes on in the next (slot 1)."""
+    o_part = ((i_chunk.to(tl.int64) * 2 + goes_on.to(tl.int64)) * (3 if FORM == NORM else 4)) * D + o_d
+    tl.store(parts + o_part, b_key, mask=m_d)
+    tl.store(parts + o_part + D, b_A, mask=m_d)
+    tl.store(parts + o_part + 2 * D, b_T, mask=m_d)
+    if FORM != NORM:
+        tl.store(parts + o_part + 3 * D, b_K, mask=m_d)
+
+
+@triton.jit
+def _careful_segments(
+    x, weight, ptr, col, eid, p, q, y, extreme, scale, slope, parts, eps, S, D, stats, i_chunk, i_block, first, last,
+    e, e_end, asked, RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
+    HAS_EID: tl.constexpr, FORM: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """The segments of a chunk that are asked for, one bit for every 64th, for any p.
+
+    This comes after the quick way and shares no value with it, so that it takes no registers from it.
+    """
+    o_d, m_d = channels(i_block, D, BD, EVEN)
+    b_p, b_sign, b_removed, b_vanish = _channels(p, o_d, m_d, eps, FORM)
+    b_i, b_i_low, b_q, b_q_low, b_nan = _exponents(p, q, o_d, m_d, FORM)
+    begin = tl.load(ptr + first)
+    for s in range(first, last + 1):
+        stop = tl.minimum(tl.load(ptr + tl.minimum(s + 1, S)), e_end)
+        if ((asked >> ((s - first) & 63)) & 1) > 0:
+            b_key, b_A, b_T, b_K = _mixed_range(
+                x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU, DENORMAL, BR,
+                R, BD, HAS_COL, HAS_W, HAS_EID, FORM,
             )  # fmt: skip
-        if tl.max((is_small(b_p) & m_d).to(tl.int32), axis=0) > 0:
-            b_keys, b_As, b_Ts, b_Ks = mean_range(
-                x, weight, col, eid, start, stop, o_d, m_d, D, tl.where(is_small(b_p), b_p, 0.0), b_removed, eps, RELU,
-                DENORMAL, BR, R, BD, HAS_COL, HAS_W, HAS_EID,
-            )  # fmt: skip
-            b_key = tl.where(is_small(b_p), b_keys, b_key)
-            b_A = tl.where(is_small(b_p), b_As, b_A)
-            b_T = tl.where(is_small(b_p), b_Ts, b_T)
-            b_K = tl.where(is_small(b_p), b_Ks, b_K)
-        return b_key, b_A, b_T, b_K
+            if (s < last) & (begin == e):
+                _put(
+                    y, extreme, scale, slope, stats, s, stop - begin, o_d, m_d, D, b_p, b_i, b_i_low, b_q, b_q_low,
+                    b_nan, b_key * b_sign, b_A, b_T, b_K, FORM,
+                )  # fmt: skip
+            else:
+                _put_part(parts, i_chunk, s == last, o_d, m_d, D, b_key, b_A, b_T, b_K, FORM)
+        e = stop
+        begin = stop
 
 
 @triton.jit(do_not_specialize=["S", "E", "stats", "CHUNK"])
@@ -304,7 +355,6 @@ def pool_fwd_kernel(
     CHUNK, RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
     HAS_EID: tl.constexpr, FORM: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    SLOTS: tl.constexpr = 3 if FORM == NORM else 4
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d, m_d = channels(i_block, D, BD, EVEN)
     b_p, b_sign, b_removed, b_vanish = _channels(p, o_d, m_d, eps, FORM)
@@ -318,43 +368,48 @@ def pool_fwd_kernel(
     e_end = tl.minimum(step + CHUNK, S + E) - last
     begin = tl.load(ptr + first)
     end = tl.load(ptr + tl.minimum(first + 1, S))
-    for s in range(first, last + 1):
+    start, until = e, last + 1
+    if FORM != NORM:  # none here, all of them below
+        until = tl.where(moderate, until, first)
+        asked = tl.where(moderate, 0, -1).to(tl.int64)
+    for s in range(first, until):
         stop = tl.minimum(end, e_end)
         end = tl.load(ptr + tl.minimum(s + 2, S))  # under way while this segment is done
         b_key = tl.full([BD], float("-inf"), tl.float32)
         b_A = tl.zeros([BD], tl.float32)
         b_T = tl.zeros([BD], tl.float32)
         b_K = tl.zeros([BD], tl.float32)
-        done = False
+        done, ready = False, True
         if moderate:
             b_key, b_A, b_T, b_K, done = _quick_range(
                 x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_sign, b_removed, eps, RELU, BR, R, BD, HAS_COL,
                 HAS_W, HAS_EID, FORM,
             )  # fmt: skip
         if not done:
-            b_key, b_A, b_T, b_K = _any_range(
-                x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU, DENORMAL, BR,
-                R, BD, HAS_COL, HAS_W, HAS_EID, FORM,
-            )  # fmt: skip
-        if (s < last) & (begin == e):
-            b_y, b_M, b_C, b_slope = _finish(
-                b_p, b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, b_K, stop - begin, FORM
-            )
-            o_out = s * D + o_d
-            tl.store(y + o_out, b_y, mask=m_d)
-            if stats > 0:
-                tl.store(extreme + o_out, b_M, mask=m_d)
-                tl.store(scale + o_out, b_C, mask=m_d)
-                tl.store(slope + o_out, b_slope, mask=m_d)
-        else:  # the end of a segment begun in an earlier chunk (slot 0), or one that goes on in the next (slot 1)
-            o_part = ((i_chunk.to(tl.int64) * 2 + (s == last).to(tl.int64)) * SLOTS) * D + o_d
-            tl.store(parts + o_part, b_key, mask=m_d)
-            tl.store(parts + o_part + D, b_A, mask=m_d)
-            tl.store(parts + o_part + 2 * D, b_T, mask=m_d)
-            if FORM != NORM:
-                tl.store(parts + o_part + 3 * D, b_K, mask=m_d)
+            if FORM == NORM:
+                b_key, b_A, b_T, b_K = _reduce_range(
+                    x, weight, col, eid, e, stop, o_d, m_d, D, b_p, b_sign, b_removed, b_vanish, eps, RELU, DENORMAL,
+                    BR, R, BD, HAS_COL, HAS_W, HAS_EID, FORM,
+                )  # fmt: skip
+            else:
+                asked |= tl.full([], 1, tl.int64) << ((s - first) & 63)
+                ready = False
+        if ready:
+            if (s < last) & (begin == e):
+                _put(
+                    y, extreme, scale, slope, stats, s, stop - begin, o_d, m_d, D, b_p, b_i, b_i_low, b_q, b_q_low,
+                    b_nan, b_key * b_sign, b_A, b_T, b_K, FORM,
+                )  # fmt: skip
+            else:
+                _put_part(parts, i_chunk, s == last, o_d, m_d, D, b_key, b_A, b_T, b_K, FORM)
         e = stop
         begin = stop
+    if FORM != NORM:  # noqa: SIM102 -- known when compiled, and then not
+        if asked != 0:
+            _careful_segments(
+                x, weight, ptr, col, eid, p, q, y, extreme, scale, slope, parts, eps, S, D, stats, i_chunk, i_block,
+                first, last, start, e_end, asked, RELU, DENORMAL, HAS_COL, HAS_W, HAS_EID, FORM, BR, R, BD, EVEN,
+            )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["S", "E", "stats", "CHUNK"])
@@ -389,19 +444,15 @@ def merge_fwd_kernel(
             if FORM != NORM:
                 b_K += tl.sum(b_Ks, axis=0)
             b_key = b_new
-        if FORM != NORM:  # noqa: SIM102 -- known when compiled, and then not
-            if tl.max((is_small(b_p) & m_d).to(tl.int32), axis=0) > 0:
-                b_small = tl.where(is_small(b_p), b_p, 0.0)
+        if FORM != NORM:
+            m_small = is_small(b_p)
+            if tl.max((m_small & m_d).to(tl.int32), axis=0) > 0:
+                b_small = tl.where(m_small, b_p, 0.0)
                 b_mean, b_As, b_Ts, b_Ks = merge_means(parts, start, i_chunk, o_d, m_d, D, b_small, DENORMAL, BR, BD)
-                b_key = tl.where(is_small(b_p), b_mean, b_key)
-                b_A = tl.where(is_small(b_p), b_As, b_A)
-                b_T = tl.where(is_small(b_p), b_Ts, b_T)
-                b_K = tl.where(is_small(b_p), b_Ks, b_K)
+                b_key, b_A = tl.where(m_small, b_mean, b_key), tl.where(m_small, b_As, b_A)
+                b_T, b_K = tl.where(m_small, b_Ts, b_T), tl.where(m_small, b_Ks, b_K)
         n = tl.load(ptr + first + 1) - begin
-        b_y, b_M, b_C, b_slope = _finish(b_p, b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign, b_A, b_T, b_K, n, FORM)
-        o_out = first * D + o_d
-        tl.store(y + o_out, b_y, mask=m_d)
-        if stats > 0:
-            tl.store(extreme + o_out, b_M, mask=m_d)
-            tl.store(scale + o_out, b_C, mask=m_d)
-            tl.store(slope + o_out, b_slope, mask=m_d)
+        _put(
+            y, extreme, scale, slope, stats, first, n, o_d, m_d, D, b_p, b_i, b_i_low, b_q, b_q_low, b_nan,
+            b_key * b_sign, b_A, b_T, b_K, FORM,
+        )  # fmt: skip
