@@ -3,14 +3,16 @@
     python -m studies.learned --device cuda --out results/learned          # the 15 laws
     python -m studies.learned --device cuda --out results/learned --held   # the laws that were kept back
 
-Each law is trained from every start and with every setting of a side, five seeds, 7,500 steps of batch 16, by
-``fit_many``. For each seed the run of lowest validation loss counts. Nothing is crystallised. One JSON file a law and
-side holds every run.
+Growth coordinates train the portfolio of ``fit_portfolio`` as it is: four starts, three rates. The published
+coordinates train as many runs: their own start and three named ones, the same rates. Five seeds, 7,500 steps of batch
+16. For each seed the run of lowest validation loss counts. Nothing is crystallised. One JSON file a law and side holds
+every run.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -20,25 +22,20 @@ import torch
 
 from gnpool import Batches, Setting, fit_many
 from gnpool.models import GraphNet, SetNet
+from gnpool.training.portfolio import SETTINGS, default_starts, falling
 from studies.laws import HELD, LAWS, TESTS, Law, draw, relative_error, squared_error
 
 EPOCHS, BATCH, SEEDS = 60, 16, 5
-STARTS = {"graph": ("sum/sum", "sum/mean", "mean/sum", "mean/mean"), "set": ("sum", "mean", "geometric", "l2")}
-PUBLISHED_STARTS = {
-    "graph": (None, "sum/sum", "sum/mean", "mean/mean"),
-    "set": (None, "sum", "mean", "max"),
-}
+PUBLISHED_STARTS = {"graph": (None, "sum/sum", "sum/mean", "mean/mean"), "set": (None, "sum", "mean", "max")}
 
 
-def settings(side: str, level: str) -> list[Setting]:
-    """The 32 settings of a side: eight choices of rates from each of four starts."""
+def settings(side: str, model: torch.nn.Module, level: str) -> list[Setting]:
+    """The twelve settings of a side: the portfolio as it is, or as many rates and starts for the published form."""
     if side == "growth":
-        grid = Setting.grid(lr=[1e-3, 3e-3], lr_p=[3e-2, 1e-1], lr_g=[1e-2, 3e-2], clip=10.0, optimizer="adam")
-        starts = STARTS[level]
-    else:
-        grid = Setting.grid(lr=[1e-3, 3e-3], lr_p=[3e-2, 1e-1], lr_q=[1e-2, 3e-2], clip=10.0, optimizer="adam")
-        starts = PUBLISHED_STARTS[level]
-    return [Setting(**{**setting.to_dict(), "start": start}) for start in starts for setting in grid]
+        return [dataclasses.replace(one, start=start) for start in default_starts(model) for one in SETTINGS]
+    rates = [{"lr": one.lr, "lr_p": one.rates["p"], "lr_q": one.rates["g"]} for one in SETTINGS]
+    grid = [Setting(**rate, clip=10.0, optimizer="adam") for rate in rates]
+    return [dataclasses.replace(one, start=start) for start in PUBLISHED_STARTS[level] for one in grid]
 
 
 def network(law: Law, pooling: str, **options: Any) -> torch.nn.Module:
@@ -46,12 +43,6 @@ def network(law: Law, pooling: str, **options: Any) -> torch.nn.Module:
     if law.level == "graph":
         return GraphNet(1, pooling, pooling, aggr_options=options or None, readout_options=options or None)
     return SetNet(1, pooling, pool_options=options or None)
-
-
-def falling(epochs: int, epoch: int) -> float:
-    """Factor of the learning rates: 1 for the first half, then down along a line to a hundredth."""
-    left = (epochs - 1 - epoch) / (epochs / 2)
-    return max(0.01, min(1.0, left))
 
 
 def study(
@@ -139,7 +130,8 @@ def main() -> None:
             if (given.laws and law.name not in given.laws) or path.exists():
                 continue
             pooling = "gnpg" if side == "growth" else "gnp"
-            found = study(law, pooling, settings(side, law.level), device=given.device, schedule=falling)
+            grid = settings(side, network(law, pooling), law.level)
+            found = study(law, pooling, grid, device=given.device, schedule=falling)
             path.write_text(json.dumps(found), encoding="utf-8")
             print(summary(found), flush=True)
 

@@ -2,9 +2,11 @@
 
     python -m studies.motif --data ../shared/data/good_motif --device cuda --out results/motif.json
 
-18,000 training graphs, three GIN layers of 64 channels, plain empirical risk, 30 epochs of Adam with 1e-3, batches of 64.
-The epoch is the one of best accuracy on the shifted validation graphs, as the benchmark has it; the choice by validation
-graphs of training sizes stands beside it. The ceiling is 93.3 %, since a tenth of the labels is drawn anew.
+18,000 training graphs, three GIN layers of 64 channels with batch norm, plain empirical risk, 30 epochs of Adam with
+batches of 64; rates fall by ten in epoch 22 and again in epoch 26. GNP trains from two starts with two rates, the fixed
+poolings with the same two rates, five seeds each. For each seed the run and the epoch of best accuracy on the shifted
+validation graphs count, as the benchmark has it; the choice by validation graphs of training sizes stands beside it.
+The ceiling is 93.3 %, since a tenth of the labels is drawn anew.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from torch_geometric.nn.resolver import aggregation_resolver
 from gnpool import Batches, GNPAggregation, GNPConv, Setting, fit_many
 
 HIDDEN, LAYERS, CLASSES = 64, 3, 3
-EPOCHS, BATCH, LR, SEEDS = 30, 64, 1e-3, 5
+EPOCHS, BATCH, SEEDS = 30, 64, 5
+RATES = (3e-3, 1e-3)
+STARTS = ("sum", "mean")
 POOLINGS = {
     "GNP/GNP": ("gnp", "gnp", {}),
     "GNP/GNP published": ("gnp", "gnp", {"coordinates": "published"}),
@@ -110,24 +114,42 @@ def study(data: Path, name: str, device: str, seeds: int = SEEDS, **more: Any) -
     train = Batches(graphs(path, "train", 0.0), BATCH, sorted_edges=True)
     validation = Batches(graphs(path, "id_val", 0.0) + graphs(path, "val", 1.0), 500, seed=None, sorted_edges=True)
     test = Batches(graphs(path, "test", 1.0), 200, seed=None, sorted_edges=True)
+    starts = STARTS if aggr == "gnp" and not options else (None,)
     fit = fit_many(
         lambda: MotifNet(aggr, readout, **options, **more),
         train,
         loss,
-        Setting(lr=LR, optimizer="adam"),
+        [Setting(lr=lr, optimizer="adam", start=start) for lr in RATES for start in starts],
         seeds=seeds,
+        schedule=lambda epoch: 1.0 if epoch < 22 else 0.1 if epoch < 26 else 0.01,
         epochs=EPOCHS,
         validation=validation,
         criteria=CRITERIA,
         device=device,
     )
-    accuracy = {
-        rule: (100 - 100 * fit.evaluate(test, {"wrong": wrong}, rule)["wrong"]).tolist()
-        for rule in ("shifted", "inside")
-    }
-    final = {exponent: fit.curve(exponent)[-1].tolist() for exponent in fit.watched}
-    return {"pooling": name, "accuracy": accuracy, "options": {**options, **more}, "exponents": final,
-            "seconds": round(time.monotonic() - began, 1)}  # fmt: skip
+    errors = {rule: fit.evaluate(test, {"wrong": wrong}, rule)["wrong"].tolist() for rule in CRITERIA}
+    runs = [
+        {
+            "lr": run.setting.lr,
+            "start": run.setting.start,
+            "seed": run.seed,
+            "validation": {rule: 100 - 100 * run.best[rule].value for rule in CRITERIA if rule in run.best},
+            "test": {rule: 100 - 100 * errors[rule][run.number] for rule in CRITERIA},
+            "exponents": {name: round(float(fit.curve(name)[-1, run.number]), 3) for name in fit.watched},
+        }
+        for run in fit.runs
+    ]
+    return {"pooling": name, "options": {**options, **more}, "seconds": round(time.monotonic() - began), "runs": runs}
+
+
+def chosen(found: dict[str, Any], rule: str) -> list[float]:
+    """The test accuracy of each seed's run of best validation accuracy."""
+    seeds = sorted({run["seed"] for run in found["runs"]})
+    best = [
+        max((run for run in found["runs"] if run["seed"] == seed), key=lambda run: run["validation"].get(rule, 0.0))
+        for seed in seeds
+    ]
+    return [run["test"][rule] for run in best]
 
 
 def main() -> None:
@@ -141,8 +163,10 @@ def main() -> None:
     found = []
     for name in given.poolings:
         found.append(study(given.data, name, given.device))
-        accuracy = np.array(found[-1]["accuracy"]["shifted"])
-        print(f"{name:20s} {accuracy.mean():.1f} ± {accuracy.std(ddof=1):.1f}, lowest {accuracy.min():.1f}", flush=True)
+        for rule in CRITERIA:
+            accuracy = np.array(chosen(found[-1], rule))
+            end = f"{accuracy.mean():.1f} ± {accuracy.std(ddof=1):.1f}, lowest {accuracy.min():.1f}"
+            print(f"{name:20s} chosen {rule:8s} {end}  {found[-1]['seconds']} s", flush=True)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(found), encoding="utf-8")
 

@@ -22,7 +22,7 @@ from gnpool.training.settings import Setting
 
 STARTS = ("sum", "mean")  # of each place: the two that networks are built with
 ONE_PLACE = ("sum", "mean", "geometric", "l2")
-SETTINGS = (Setting(lr=3e-3, clip=10.0, optimizer="adam"), Setting(lr=1e-3, clip=10.0, optimizer="adam"))
+SETTINGS = tuple(Setting.grid(lr=[1e-2, 3e-3, 1e-3], clip=10.0, optimizer="adam"))
 HELD_OUT = 0.1  # of the graphs, where no validation data is given
 
 
@@ -83,8 +83,8 @@ def fit_portfolio(
             training graphs is set aside, at random.
         starts (Sequence[str], optional): Names of poolings for the layers, see :func:`gnpool.nn.set_starts`. (default:
             all pairs of sum and mean, ``"sum/mean"`` and so on; for a single GNP layer sum, mean, geometric and l2)
-        settings (Setting or Sequence[Setting], optional): Rates to try from each start. (default: Adam with 3e-3 and
-            1e-3, and the rates of p and the growth of :func:`gnpool.param_groups`)
+        settings (Setting or Sequence[Setting], optional): Rates to try from each start. (default: Adam with 1e-2, 3e-3
+            and 1e-3, and the rates of p and the growth of :func:`gnpool.param_groups`)
         seeds (int or Iterable[int], optional): Seeds of the weights, each with every start. (default: ``1``)
         epochs (int, optional): How often to walk through the training data. (default: ``100``)
         schedule (callable, optional): Factor of all rates as a function of the epoch. (default: 1 for the first half of
@@ -109,7 +109,7 @@ def fit_portfolio(
         ...     epochs=5,
         ... )
         >>> len(found.fit), found.choice.setting.start in ("sum", "mean"), type(found.model).__name__
-        (4, True, 'SetNet')
+        (6, True, 'SetNet')
     """
     if isinstance(make_model, torch.nn.Module):
         make_model = functools.partial(_renewed, make_model)
