@@ -9,7 +9,7 @@ which are smooth through 0, three sums over the k rows suffice: F = sum l E0, A 
     log2(M_p / u0) = c = log2(1 + z) / p      with z = ln 2 p F / k = A / k - 1
     d log M_p / dp = ln 2^2 G / k             with G / k = S / A - c^2 psi(-ln 2 p c)
 
-The difference in G is that of a variance: it is good if c is small beside the spread. If it is not, or z is not small,
+The difference in G is that of a variance: it is good if c is small beside the spread. If it is not, or c or z is large,
 the rows are read again with the M_p just found as the unit. A range of rows leaves m = M_p, k and G as its part, and a
 part is to the sums what a row is: k l E0, k e^x and e^x G + k l^2 E1, with l of its m.
 """
@@ -96,14 +96,17 @@ def _settle(b_unit, b_F, b_A, b_S, b_K, b_p, m_d):
     b_series = tl.fma(b_square, b_series, 2.0)
     b_outer = tl.where(m_inner | (b_p == 0), 1.0, b_p)
     b_c = tl.where(m_inner, b_mean * b_series * b_two, log2(b_A * b_over) / b_outer)
+    b_c = tl.minimum(b_c, 1e4, propagate_nan=tl.PropagateNan.ALL)  # infinite where all powers vanish
+    b_c = tl.maximum(b_c, -1e4, propagate_nan=tl.PropagateNan.ALL)
     b_total = tl.where(m_inner, 1.0 + b_z, b_A * b_over)  # A / k, the first with more digits
     b_w = tl.minimum(tl.maximum(b_p * b_c * LN2, -1.0), 1.0)
-    b_G = tl.maximum(b_S * b_over / b_total - b_c * b_c * _psi(-b_w), 0.0)
-    m_bad = (b_K > 0) & m_d & ~(m_inner & (b_c * b_c <= 16.0 * b_G + 1e-9))
+    b_G = tl.where(b_total > 0, tl.maximum(b_S * b_over / b_total - b_c * b_c * _psi(-b_w), 0.0), 0.0)
+    b_square = b_c * b_c  # a large c has lost digits by its size alone
+    m_bad = (b_K > 0) & m_d & ~(m_inner & (b_square <= tl.minimum(16.0 * b_G + 1e-9, 256.0)))
 
     b_whole = tl.floor(b_c)
     b_half = tl.floor(0.5 * b_whole)
-    b_m = b_unit * exp2(b_c - b_whole) * exp2(b_half) * exp2(b_whole - b_half)
+    b_m = b_unit * exp2(b_half) * exp2(b_whole - b_half) * exp2(b_c - b_whole)  # in steps: no further than m
     b_next = tl.where(m_bad & (b_m > 0) & (b_m < float("inf")), b_m, b_unit)
     return b_m, b_G * b_K, b_next, tl.max(m_bad.to(tl.int32), axis=0) > 0
 
