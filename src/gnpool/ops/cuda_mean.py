@@ -23,7 +23,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gnpool.ops.cuda_math import LN2, entries, exp2, log2, magnitude, reciprocal, unit_of, wide_log_ratio
+from gnpool.ops.cuda_math import LN2, entries, exp2, log2, log_ratio, magnitude, reciprocal
 
 SMALL = tl.constexpr(1.0)  # |p| below it goes this way
 TRIES = tl.constexpr(3)  # one is the rule, two find the mean from any unit; the third is for units that overflow
@@ -50,12 +50,42 @@ def _psi(b_x):
 
 
 @triton.jit
-def _terms(b_u, b_scale, b_M, b_inverse, b_p, DENORMAL: tl.constexpr):
-    """l E0, l^2 E1 and e^x of u in a unit. Where the limit is known without a sum, 0 or infinite, l counts as 0."""
-    b_l = wide_log_ratio(b_u, b_scale, b_M, b_inverse, DENORMAL)
-    b_l = tl.where(((b_u == float("inf")) & (b_p >= 0)) | ((b_u == 0) & (b_p <= 0)), 0.0, b_l)
-    b_l = tl.maximum(b_l, -FAR, propagate_nan=tl.PropagateNan.ALL)
-    b_l = tl.minimum(b_l, FAR, propagate_nan=tl.PropagateNan.ALL)
+def _parts_of(b_u, DENORMAL: tl.constexpr):
+    """A positive float as whole power of two and mantissa in [1, 2)."""
+    b_low = 0.0
+    if DENORMAL:
+        m = b_u < 1e-30
+        b_u = tl.where(m, b_u * 1.8446744e19, b_u)
+        b_low = tl.where(m, 64.0, 0.0)
+    bits = b_u.to(tl.int32, bitcast=True)
+    b_whole = ((bits >> 23) - 127).to(tl.float32) - b_low
+    return b_whole, ((bits & 0x007FFFFF) | 0x3F800000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _log_ratio(b_u, b_whole, b_M, b_inverse, DENORMAL: tl.constexpr):
+    """log2(u / u0) as a whole number and a rest within 1/2; u0 is given in parts. Not finite where it has no value."""
+    b_high, b_mantissa = _parts_of(b_u, DENORMAL)
+    b_ratio = b_mantissa * b_inverse
+    b_step = tl.where(b_ratio > 1.4142135, 1.0, tl.where(b_ratio < 0.70710678, -1.0, 0.0))
+    b_mantissa *= tl.where(b_step > 0, 0.5, tl.where(b_step < 0, 2.0, 1.0))
+    b_rest = log_ratio(b_mantissa, b_M, b_M, b_inverse, False)
+    m_number = (b_u > 0) & (b_u < float("inf"))
+    b_rest = tl.where(m_number, b_rest, log2(b_u))
+    return tl.where(m_number, (b_high - b_whole) + b_step, 0.0), b_rest
+
+
+@triton.jit
+def _terms(b_u, b_whole, b_M, b_inverse, b_p, DENORMAL: tl.constexpr):
+    """l E0 as a whole number and a rest, l^2 E1 and e^x of u, with u0 in parts.
+
+    Where the limit is known without a sum, at 0 or infinity, l counts as 0.
+    """
+    b_high, b_low = _log_ratio(b_u, b_whole, b_M, b_inverse, DENORMAL)
+    b_low = tl.where(((b_u == float("inf")) & (b_p >= 0)) | ((b_u == 0) & (b_p <= 0)), 0.0, b_low)
+    b_low = tl.maximum(b_low, -FAR, propagate_nan=tl.PropagateNan.ALL)
+    b_low = tl.minimum(b_low, FAR, propagate_nan=tl.PropagateNan.ALL)
+    b_l = b_high + b_low
     b_t = b_p * b_l
     b_e = exp2(tl.minimum(b_t, 120.0, propagate_nan=tl.PropagateNan.ALL))  # beyond is for another unit
     b_x = b_t * LN2
@@ -64,9 +94,9 @@ def _terms(b_u, b_scale, b_M, b_inverse, b_p, DENORMAL: tl.constexpr):
     b_near = tl.fma(b_x, b_psi, 1.0)
     b_over = reciprocal(tl.where(m_near, 1.0, b_x))
     b_far = (b_e - 1.0) * b_over
-    b_E0 = tl.where(m_near, b_near, b_far)
     b_E1 = tl.where(m_near, b_near - b_psi, (b_e - b_far) * b_over)
-    return b_l * b_E0, b_l * b_l * b_E1, b_e
+    b_rest = tl.where(m_near, tl.fma(b_l * b_x, b_psi, b_low), b_l * b_far)
+    return tl.where(m_near, b_high, 0.0), b_rest, b_l * b_l * b_E1, b_e
 
 
 @triton.jit
@@ -78,35 +108,40 @@ def _add(b_sum, b_lost, b_term):
 
 
 @triton.jit
-def _settle(b_unit, b_F, b_A, b_S, b_K, b_p, m_d):
-    """m and G of a range from its sums in a unit; the unit to try next, and whether one should."""
+def _settle(b_unit, b_W, b_F, b_A, b_S, b_K, b_p, m_d):
+    """m and G of a range from its sums in a unit, F as two; the unit to try next, and whether one should.
+
+    c is a whole number and a rest as well, so that no digit of m is lost to its size.
+    """
     b_over = 1.0 / tl.maximum(b_K, 1.0)
-    b_mean = b_F * b_over
+    b_whole = tl.floor(b_W * b_over)
+    b_rest = (tl.fma(-b_whole, b_K, b_W) + b_F) * b_over
+    b_mean = b_whole + b_rest
     b_z = b_p * b_mean * LN2
     m_inner = tl.abs(b_z) <= 0.5
     b_inner = tl.where(m_inner, b_z, 0.0)
-    b_two = reciprocal(b_inner + 2.0)
-    b_s = b_inner * b_two
+    b_s = b_inner / (b_inner + 2.0)
     b_square = b_s * b_s
-    b_series = tl.fma(b_square, 0.15384615, 0.18181818)  # 2 atanh(s) / s
-    b_series = tl.fma(b_square, b_series, 0.22222222)
-    b_series = tl.fma(b_square, b_series, 0.28571429)
-    b_series = tl.fma(b_square, b_series, 0.4)
-    b_series = tl.fma(b_square, b_series, 0.66666667)
-    b_series = tl.fma(b_square, b_series, 2.0)
-    b_outer = tl.where(m_inner | (b_p == 0), 1.0, b_p)
-    b_c = tl.where(m_inner, b_mean * b_series * b_two, log2(b_A * b_over) / b_outer)
-    b_c = tl.minimum(b_c, 1e4, propagate_nan=tl.PropagateNan.ALL)  # infinite where all powers vanish
-    b_c = tl.maximum(b_c, -1e4, propagate_nan=tl.PropagateNan.ALL)
+    b_series = tl.fma(b_square, 0.076923077, 0.090909091)  # atanh(s) / s - 1
+    b_series = tl.fma(b_square, b_series, 0.11111111)
+    b_series = tl.fma(b_square, b_series, 0.14285714)
+    b_series = tl.fma(b_square, b_series, 0.2)
+    b_series = tl.fma(b_square, b_series, 0.33333333) * b_square
+    b_rest += b_mean * tl.fma(-b_s, b_series, b_series - b_s)  # log(1 + z) / z - 1
+    b_outer = log2(b_A * b_over) / tl.where(m_inner | (b_p == 0), 1.0, b_p)
+    b_outer = tl.minimum(b_outer, 1e4, propagate_nan=tl.PropagateNan.ALL)  # infinite where all powers vanish
+    b_outer = tl.maximum(b_outer, -1e4, propagate_nan=tl.PropagateNan.ALL)
+    b_whole = tl.where(m_inner, b_whole, tl.floor(b_outer))
+    b_rest = tl.where(m_inner, b_rest, b_outer - tl.floor(b_outer))
+    b_c = b_whole + b_rest
     b_total = tl.where(m_inner, 1.0 + b_z, b_A * b_over)  # A / k, the first with more digits
     b_w = tl.minimum(tl.maximum(b_p * b_c * LN2, -1.0), 1.0)
     b_G = tl.where(b_total > 0, tl.maximum(b_S * b_over / b_total - b_c * b_c * _psi(-b_w), 0.0), 0.0)
     b_square = b_c * b_c  # a large c has lost digits by its size alone
     m_bad = (b_K > 0) & m_d & ~(m_inner & (b_square <= tl.minimum(16.0 * b_G + 1e-9, 256.0)))
 
-    b_whole = tl.floor(b_c)
     b_half = tl.floor(0.5 * b_whole)
-    b_m = b_unit * exp2(b_half) * exp2(b_whole - b_half) * exp2(b_c - b_whole)  # in steps: no further than m
+    b_m = b_unit * exp2(b_half) * exp2(b_whole - b_half) * exp2(b_rest)  # in steps: no further than m
     b_next = tl.where(m_bad & (b_m > 0) & (b_m < float("inf")), b_m, b_unit)
     return b_m, b_G * b_K, b_next, tl.max(m_bad.to(tl.int32), axis=0) > 0
 
@@ -143,6 +178,7 @@ def mean_range(
     again = stop > start
     for attempt in range(TRIES):
         if again:
+            b_W = tl.zeros([R, BD], tl.float32)
             b_F = tl.zeros([R, BD], tl.float32)
             b_lost = tl.zeros([R, BD], tl.float32)
             b_A = tl.zeros([R, BD], tl.float32)
@@ -169,10 +205,12 @@ def mean_range(
                     b_one = tl.max(b_first, axis=0)
                     b_other = tl.max(b_any, axis=0)
                     b_unit = tl.where(b_one > 0, b_one, tl.where(b_other > 0, b_other, 1.0))
-                b_scale, b_M, b_inverse = unit_of(b_unit[None, :], DENORMAL)
+                b_whole, b_M = _parts_of(b_unit[None, :], DENORMAL)
+                b_inverse = 1.0 / b_M
                 for j in tl.static_range(BR):
                     b_u = tl.where(tiles[j][1], tiles[j][0], b_unit[None, :])
-                    b_f, b_s, b_e = _terms(b_u, b_scale, b_M, b_inverse, b_p[None, :], DENORMAL)
+                    b_w, b_f, b_s, b_e = _terms(b_u, b_whole, b_M, b_inverse, b_p[None, :], DENORMAL)
+                    b_W += b_w
                     b_F, b_lost = _add(b_F, b_lost, b_f)
                     b_S += b_s
                     b_A += tl.where(tiles[j][1], b_e, 0.0)
@@ -185,8 +223,9 @@ def mean_range(
             b_low = tl.min(b_least, axis=0)
             b_high = tl.max(b_most, axis=0)
             b_m, b_G, b_unit, again = _settle(
-                b_unit, tl.sum(b_F - b_lost, axis=0), tl.sum(b_A, axis=0), tl.sum(b_S, axis=0), b_count, b_p, m_d
-            )
+                b_unit, tl.sum(b_W, axis=0), tl.sum(b_F - b_lost, axis=0), tl.sum(b_A, axis=0), tl.sum(b_S, axis=0),
+                b_count, b_p, m_d,
+            )  # fmt: skip
     return _part(b_m, b_G, b_count, b_low, b_high, b_endless, b_p)
 
 
@@ -203,6 +242,7 @@ def merge_means(parts, start, i_chunk, o_d, m_d, D, b_p, DENORMAL: tl.constexpr,
     again = start <= i_chunk
     for attempt in range(TRIES):
         if again:
+            b_W = tl.zeros([BR, BD], tl.float32)
             b_F = tl.zeros([BR, BD], tl.float32)
             b_lost = tl.zeros([BR, BD], tl.float32)
             b_A = tl.zeros([BR, BD], tl.float32)
@@ -219,8 +259,10 @@ def merge_means(parts, start, i_chunk, o_d, m_d, D, b_p, DENORMAL: tl.constexpr,
                     b_one = tl.max(tl.where(m & (b_u < float("inf")), b_u, 0.0), axis=0)
                     b_unit = tl.where(b_one > 0, b_one, 1.0)
                 b_u = tl.where(m, b_u, b_unit[None, :])
-                b_scale, b_M, b_inverse = unit_of(b_unit[None, :], DENORMAL)
-                b_f, b_s, b_e = _terms(b_u, b_scale, b_M, b_inverse, b_p[None, :], DENORMAL)
+                b_whole, b_M = _parts_of(b_unit[None, :], DENORMAL)
+                b_inverse = 1.0 / b_M
+                b_w, b_f, b_s, b_e = _terms(b_u, b_whole, b_M, b_inverse, b_p[None, :], DENORMAL)
+                b_W += b_Ks * b_w
                 b_F, b_lost = _add(b_F, b_lost, b_Ks * b_f)
                 b_S += tl.fma(b_e, b_Ts, b_Ks * b_s)
                 b_A += b_Ks * b_e
@@ -233,8 +275,9 @@ def merge_means(parts, start, i_chunk, o_d, m_d, D, b_p, DENORMAL: tl.constexpr,
             b_low = tl.min(b_least, axis=0)
             b_high = tl.max(b_most, axis=0)
             b_m, b_G, b_unit, again = _settle(
-                b_unit, tl.sum(b_F - b_lost, axis=0), tl.sum(b_A, axis=0), tl.sum(b_S, axis=0), b_count, b_p, m_d
-            )
+                b_unit, tl.sum(b_W, axis=0), tl.sum(b_F - b_lost, axis=0), tl.sum(b_A, axis=0), tl.sum(b_S, axis=0),
+                b_count, b_p, m_d,
+            )  # fmt: skip
     return _part(b_m, b_G, b_count, b_low, b_high, b_endless, b_p)
 
 
