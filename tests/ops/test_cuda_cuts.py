@@ -6,11 +6,13 @@ import torch
 pytest.importorskip("triton")
 
 from gnpool.ops import cuda, cuda_math, reference
-from gnpool.ops.form import NORM
+from gnpool.ops.form import KEEP, NORM, REMOVE
 
 # One row, a few or many a tile; chunks shorter and longer than segments. The interpreter is slow: all is small.
 CUTS = [cuda.Blocks(64, 1, 8, 3), cuda.Blocks(16, 2, 4, 2), cuda.Blocks(128, 8, 8, 1)]
 S, D, E = 10, 5, 48
+# Exponents of one block that go every way there is, and those that go the way of the mean.
+MIXED, SMALL = (0.3, -2.0, 0.0, 30.0, -1e-6), (-0.3, 0.99, 0.0, 0.01, -0.99)
 
 
 def plain():
@@ -56,12 +58,12 @@ def lists(x, gathered):
     return ptr, col, (torch.searchsorted(col[order], torch.arange(E + 1)), owner[order], None)
 
 
-def both_passes(module, x, given, exponents, grad, relu):
+def both_passes(module, x, given, exponents, grad, relu, form=NORM):
     ptr, col, transposed = given
-    p, q = (torch.full((D,), value, dtype=torch.float64) for value in exponents)
-    kept = module.pool_fwd(x, None, ptr, col, None, p, q, 1e-6, relu, NORM, True)
+    p, q = (torch.as_tensor(value, dtype=torch.float64).expand(D) for value in exponents)
+    kept = module.pool_fwd(x, None, ptr, col, None, p, q, 1e-6, relu, form, True)
     grads = module.pool_bwd(
-        grad.to(x.dtype), x, None, ptr, col, None, *transposed, p, q, *kept, 1e-6, relu, NORM, True, False
+        grad.to(x.dtype), x, None, ptr, col, None, *transposed, p, q, *kept, 1e-6, relu, form, True, False
     )
     return kept[0], grads[0], grads[2], grads[3]
 
@@ -84,19 +86,25 @@ def test_half_precision_needs_no_unit_or_goes_the_other_way(size, p, gathered, d
 
 @pytest.mark.parametrize("shared_from", [0, 1 << 60], ids=["shared", "edges"])
 @pytest.mark.parametrize("gathered", [False, True], ids=["segments", "neighbors"])
-@pytest.mark.parametrize(("p", "cut"), [(1.7, 0), (-3.0, 1), (30.0, 2)])
+@pytest.mark.parametrize(
+    ("p", "cut", "form"),
+    [
+        (1.7, 0, NORM), (-3.0, 1, NORM), (30.0, 2, NORM), (1.7, 1, REMOVE), (-3.0, 0, KEEP), (MIXED, 1, KEEP),
+        (SMALL, 0, REMOVE),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("make", INPUTS)
-def test_every_way_gives_the_reference(make, p, cut, gathered, shared_from, monkeypatch):
+def test_every_way_gives_the_reference(make, p, cut, form, gathered, shared_from, monkeypatch):
     if shared_from and not gathered:
         pytest.skip("segments have one way back")
     x, grad = make(), torch.rand(S, D)
     given = lists(x, gathered)
-    expected = both_passes(reference, x.double(), given, (p, 0.3), grad, True)
+    expected = both_passes(reference, x.double(), given, (p, 0.3), grad, True, form)
     scale = [t.abs().nan_to_num(0, 0, 0).amax(0) for t in expected[:2]]
     monkeypatch.setattr(cuda, "forward_blocks", lambda *_: CUTS[cut])
     monkeypatch.setattr(cuda, "backward_blocks", lambda *_: CUTS[cut])
     monkeypatch.setattr(cuda, "SHARED_FROM", shared_from)
-    y, dx, dp, dq = both_passes(cuda, x, given, (p, 0.3), grad, True)
+    y, dx, dp, dq = both_passes(cuda, x, given, (p, 0.3), grad, True, form)
     torch.testing.assert_close(y.double(), expected[0], rtol=3e-6, atol=0, equal_nan=True)
     assert torch.equal(dx.isnan(), expected[1].isnan())
     off = (dx.double() - expected[1]).abs().nan_to_num(0)

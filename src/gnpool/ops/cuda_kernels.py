@@ -412,6 +412,25 @@ def pool_fwd_kernel(
             )  # fmt: skip
 
 
+@triton.jit
+def _merge_small(
+    p, q, y, extreme, scale, slope, parts, s, n, start, i_chunk, i_block, D, stats, DENORMAL: tl.constexpr,
+    FORM: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
+):  # fmt: skip
+    """The channels of :func:`merge_fwd_kernel` that have a small p; by itself, as it has no registers to share."""
+    o_d = i_block * BD + tl.arange(0, BD)
+    m_d = o_d < D
+    b_p, b_sign, _, _ = _channels(p, o_d, m_d, 0.0, FORM)
+    m_d = m_d & is_small(b_p)
+    b_p = tl.where(m_d, b_p, 0.0)
+    b_key, b_A, b_T, b_K = merge_means(parts, start, i_chunk, o_d, m_d, D, b_p, DENORMAL, BR, BD)
+    b_i, b_i_low, b_q, b_q_low, b_nan = _exponents(p, q, o_d, m_d, FORM)
+    _put(
+        y, extreme, scale, slope, stats, s, n, o_d, m_d, D, b_p, b_i, b_i_low, b_q, b_q_low, b_nan, b_key * b_sign,
+        b_A, b_T, b_K, FORM,
+    )  # fmt: skip
+
+
 @triton.jit(do_not_specialize=["S", "E", "stats", "CHUNK"])
 def merge_fwd_kernel(
     ptr, p, q, starts, y, extreme, scale, slope, parts, S, E, D, stats, CHUNK,
@@ -444,15 +463,17 @@ def merge_fwd_kernel(
             if FORM != NORM:
                 b_K += tl.sum(b_Ks, axis=0)
             b_key = b_new
-        if FORM != NORM:
-            m_small = is_small(b_p)
-            if tl.max((m_small & m_d).to(tl.int32), axis=0) > 0:
-                b_small = tl.where(m_small, b_p, 0.0)
-                b_mean, b_As, b_Ts, b_Ks = merge_means(parts, start, i_chunk, o_d, m_d, D, b_small, DENORMAL, BR, BD)
-                b_key, b_A = tl.where(m_small, b_mean, b_key), tl.where(m_small, b_As, b_A)
-                b_T, b_K = tl.where(m_small, b_Ts, b_T), tl.where(m_small, b_Ks, b_K)
         n = tl.load(ptr + first + 1) - begin
+        m_put = m_d
+        if FORM != NORM:
+            m_put = m_d & ~is_small(b_p)
         _put(
-            y, extreme, scale, slope, stats, first, n, o_d, m_d, D, b_p, b_i, b_i_low, b_q, b_q_low, b_nan,
+            y, extreme, scale, slope, stats, first, n, o_d, m_put, D, b_p, b_i, b_i_low, b_q, b_q_low, b_nan,
             b_key * b_sign, b_A, b_T, b_K, FORM,
         )  # fmt: skip
+        if FORM != NORM:  # noqa: SIM102 -- known when compiled, and then not
+            if tl.max((is_small(b_p) & m_d).to(tl.int32), axis=0) > 0:
+                _merge_small(
+                    p, q, y, extreme, scale, slope, parts, first, n, start, i_chunk, i_block, D, stats, DENORMAL, FORM,
+                    BR, BD,
+                )  # fmt: skip
