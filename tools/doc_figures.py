@@ -9,7 +9,8 @@ import matplotlib as mpl
 import torch
 
 from gnpool import norm_pool
-from gnpool.insight.figure import draw_names
+from gnpool.insight.figure import draw_names, points
+from gnpool.insight.names import across
 from gnpool.lab import get_preset
 from gnpool.lab.catalog import find_table, recipe_results
 from gnpool.store import Store
@@ -116,19 +117,24 @@ def plane(path: Path) -> None:
     figure, axis = plt.subplots(figsize=(6.4, 4.4), constrained_layout=True)
     draw_names(axis)
     for cell, colour in zip(table["cells"], COLOURS.values(), strict=True):
-        branch = "neg" if cell["row"] == "shortest" else "pos"
-        inverse, q = (torch.tensor(cell["curves"][f"{letter}_{branch}"]) for letter in "pq")
-        inverse = (-1 if branch == "neg" else 1) / inverse
-        for seed in range(q.size(1)):
-            axis.plot(inverse[:, seed], q[:, seed], "-", color=colour, lw=1.2, alpha=0.6, zorder=2)
+        ways = ways_of(cell["curves"], "negative" if cell["row"] == "shortest" else "positive")
+        for p, height in ways:
+            axis.plot(p, height, "-", color=colour, lw=1.2, alpha=0.6, zorder=2)
+            axis.plot(p[0], height[0], "x", color="#20262d", ms=7, zorder=3)
+        ends = [p[-1] for p, _ in ways], [height[-1] for _, height in ways]
         label = f"{cell['row']}, {cell['column']}"
-        axis.plot(inverse[-1], q[-1], "o", color=colour, ms=6, mec="white", mew=0.8, zorder=4, label=label)
-        axis.plot(inverse[0], q[0], "x", color="#20262d", ms=7, zorder=3)
+        axis.plot(*ends, "o", color=colour, ms=6, mec="white", mew=0.8, zorder=4, label=label)
     axis.plot([], [], "x", color="#20262d", ms=7, label="start of training")
-    axis.set_ylim(-1.25, 1.45)
     axis.grid(alpha=0.25)
     axis.legend(frameon=False, loc="lower right")
     save(figure, path)
+
+
+def ways_of(curves: dict[str, list[list[float]]], branch: str) -> list[tuple[list[float], list[float]]]:
+    """For each seed where a branch was after each epoch: the places of p on its axis, and the growth."""
+    seeds = range(len(curves["p_pos"][0]))
+    ways = [points({name: [row[seed] for row in curve] for name, curve in curves.items()}, branch) for seed in seeds]
+    return [([across(p) for p, _ in way], [height for _, height in way]) for way in ways]
 
 
 def save(figure: plt.Figure, path: Path) -> None:
