@@ -1,19 +1,17 @@
 """Laws learned by gradient descent alone: growth coordinates beside the published ones.
 
-    python -m studies.learned --device cuda --out results/learned          # the 15 laws
-    python -m studies.learned --device cuda --out results/learned --held   # the laws that were kept back
+    python -m studies.learned --device cuda          # the 15 laws, into results/learned/laws.json
+    python -m studies.learned --device cuda --held   # the laws that were kept back, into results/learned/held.json
 
 Growth coordinates train the portfolio of ``fit_portfolio`` as it is: four starts, three rates. The published
 coordinates train as many runs: their own start and three named ones, the same rates. Five seeds, 7,500 steps of batch
-16. For each seed the run of lowest validation loss counts. Nothing is crystallised. One JSON file a law and side holds
-every run.
+16. For each seed the run of lowest validation loss counts. Nothing is crystallised.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,11 @@ import torch
 from gnpool import Batches, Setting, fit_many
 from gnpool.models import GraphNet, SetNet
 from gnpool.training.portfolio import SETTINGS, default_starts, falling
+from studies.files import read_runs, write_runs
 from studies.laws import HELD, LAWS, TESTS, Law, draw, relative_error, squared_error
 
 EPOCHS, BATCH, SEEDS = 60, 16, 5
+SIDES = {"growth": "gnpg", "published": "gnp"}  # and the name of the pooling
 PUBLISHED_STARTS = {"graph": (None, "sum/sum", "sum/mean", "mean/mean"), "set": (None, "sum", "mean", "max")}
 
 
@@ -117,23 +117,24 @@ def summary(found: dict[str, Any]) -> str:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/learned"))
+    parser.add_argument("--out", type=Path, help="a JSON file of all runs; laws that are in it are not trained again")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--held", action="store_true", help="the laws that were kept back")
     parser.add_argument("--laws", nargs="*", help="some of the laws, by name")
-    parser.add_argument("--side", choices=("growth", "published"), nargs="*", default=["growth", "published"])
+    parser.add_argument("--side", choices=tuple(SIDES), nargs="*", default=list(SIDES))
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
+    path = given.out or Path("results/learned") / ("held.json" if given.held else "laws.json")
+    found = read_runs(path)
     for law in (HELD if given.held else LAWS).values():
         for side in given.side:
-            path = given.out / f"{law.name.replace(' ', '_').replace('/', '_over_')}-{side}.json"
-            if (given.laws and law.name not in given.laws) or path.exists():
+            pooling = SIDES[side]
+            there = any(one["law"] == law.name and one["pooling"] == pooling for one in found)
+            if there or (given.laws and law.name not in given.laws):
                 continue
-            pooling = "gnpg" if side == "growth" else "gnp"
             grid = settings(side, network(law, pooling), law.level)
-            found = study(law, pooling, grid, device=given.device, schedule=falling)
-            path.write_text(json.dumps(found), encoding="utf-8")
-            print(summary(found), flush=True)
+            found.append(study(law, pooling, grid, device=given.device, schedule=falling))
+            write_runs(path, found)
+            print(summary(found[-1]), flush=True)
 
 
 if __name__ == "__main__":

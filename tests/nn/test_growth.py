@@ -409,10 +409,7 @@ def test_value_and_slope_are_smooth_through_the_geometric_mean() -> None:
     "dtype",
     [
         torch.float64,
-        pytest.param(
-            torch.float32,
-            marks=pytest.mark.xfail(strict=False, reason="kernels have a slope of 1e-7 there, and Adam follows it"),
-        ),
+        torch.float32,
     ],
 )
 def test_equal_rows_say_nothing_of_p(dtype: torch.dtype) -> None:

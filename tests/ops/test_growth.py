@@ -100,7 +100,7 @@ VALUES = {
     "zeros kept, min, no eps": ([0, 2], {"p": -inf, "growth": 0, **KEEP}, [0], [0, 0]),
     "zeros kept, p < 0, no eps": ([0, 2], {"p": -1, "growth": 0, **KEEP}, [0], [0, 0]),
     "zeros kept, p << 0, no eps": ([0, 1e-6], {"p": -50, "growth": 0, **KEEP}, [0], [0, 0]),
-    "zeros kept, p = 0, no eps": ([0, 2], {"p": 0, "growth": 0, **KEEP}, [0], None),
+    "zeros kept, p = 0, no eps": ([0, 2], {"p": 0, "growth": 0, **KEEP}, [0], [0, 0]),
     "zeros kept, small p, no eps": ([0, 2], {"p": 0.2, "growth": 0, **KEEP}, [1 / 16], [0, 1 / 32]),
     "zeros only, kept": ([0, 0], {"p": 0, "growth": 0, "eps": 0.25}, [0.25], [0, 0]),
     "zeros only, kept, no eps": ([0, 0], {"p": 0, "growth": 0, **KEEP}, [0], [0, 0]),

@@ -53,6 +53,8 @@ RUN = 32
 AHEAD = 8
 
 _LN2 = math.log(2.0)
+#: Rounding of log2(A / K), in float32 and float64.
+_NOISE_32, _NOISE_64 = 2.0**-21, 2.0**-50
 
 
 @njit(**INLINE)
@@ -170,8 +172,11 @@ def find_long(long, n_long, s):
 def finish(y, M, C, dydp, at, nb, n, stats, m_64, a_64, b_64, k_64, inv_p, q_64, log_a, factor, like):
     """y = M (A / K)^(1/p) n^-q, C = dy/du at u = M and dy/dp of one segment, in float64, rounded once at the end.
 
-    y has a loop of its own, so that its bits do not depend on ``stats``.
+    y has a loop of its own, so that its bits do not depend on ``stats``. In the growth forms (K > 1) the slope in p of
+    nearly equal entries is far below the rounding of A. There it is 0: an optimiser that divides by the size of its
+    gradients would follow the noise.
     """
+    noise = _NOISE_32 if float_facts(like)[1] < 1000.0 else _NOISE_64
     log_n = math.log2(np.float64(n)) if n > 0 else 0.0
     for d in range(nb):
         m, a = m_64[d], a_64[d]
@@ -187,7 +192,8 @@ def finish(y, M, C, dydp, at, nb, n, stats, m_64, a_64, b_64, k_64, inv_p, q_64,
             M[at + d] = cast(select(none, 0.0, m), like)
             C[at + d] = cast(select(none, 0.0, factor[d] / a), like)
             slope = b_64[d] / a - log_a[d]
-            flat = none | (((m == 0.0) | (slope == 0.0) | (inv_p[d] == 0.0)) & (a == a))
+            still = (slope == 0.0) | ((k_64[d] > 1.0) & (abs(slope) <= noise * abs(inv_p[d])))
+            flat = none | (((m == 0.0) | still | (inv_p[d] == 0.0)) & (a == a))
             dydp[at + d] = cast(select(flat, 0.0, m * factor[d] * (inv_p[d] * _LN2) * slope), like)
 
 

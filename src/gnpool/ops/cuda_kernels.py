@@ -111,6 +111,7 @@ def _finish(b_p, b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, b_K, n, 
     b_tilt = b_T * b_over_A * b_i - (b_high + b_low)
     b_slope = tl.where((b_i == 0) | (b_tilt == 0), 0.0, b_y * b_i * (b_tilt * LN2))
     if FORM != NORM:
+        b_slope = tl.where(tl.abs(b_tilt) <= 1e-6 * tl.abs(b_i), 0.0, b_slope)  # the rounding of A: nothing to follow
         b_mean_slope = tl.where(b_T == 0, 0.0, b_y * (b_T * b_over_A * (LN2 * LN2)))
         b_slope = tl.where(m_mean, b_mean_slope, b_slope)
 

@@ -96,8 +96,9 @@ def pool_terms(z: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor, eps: f
         level, spread = (torch.where(infinite, 0.0, value) for value in (level, spread))
         log_size = level - q * count.clamp(min=1.0).log()
         members = torch.where(infinite, total, segment_sum(ratios.kept.to(z.dtype), index, size).clamp(min=1.0))
-        y = unit * log_size.exp()
+        y = torch.where(unit.isinf(), unit, unit * log_size.exp())
         scale = (log_size - finite_p * level).exp() / members
+        scale = torch.where((extreme == 0) & (p <= 0), 0.0, scale)  # a zero decides: the others have no slope
         slope = torch.where(spread == 0, 0.0, y * spread)
         undefined = total.isnan() | (p.isnan() & (count > 0))
     nothing = ~alive | (extreme == 0)
