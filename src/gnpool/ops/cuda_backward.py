@@ -48,21 +48,20 @@ def _with_sign(b_d, b_z):
 @triton.jit
 def _slope_of(
     b_z, b_scale, b_M, b_inverse, b_g, b_power, b_still, eps, RELU: tl.constexpr, DENORMAL: tl.constexpr,
-    FORM: tl.constexpr,
+    WIDE: tl.constexpr,
 ):  # fmt: skip
     """dL/dz of entries whose segments have g = grad * C and the unit of their extreme: g sign(z) 2^((p - 1) l).
 
-    In growth forms |p| may be less than 1, and the power above 1: it is taken in two steps, which overflow only if the
-    result does.
+    WIDE is for |p| < 1: powers may be large, and are taken in two steps, which overflow only if the result does.
     """
     b_v = magnitude(b_z, RELU)
-    if FORM == NORM:
-        b_l = log_ratio(b_v + eps, b_scale, b_M, b_inverse, DENORMAL)
-        b_d = b_g * exp2(b_power * tl.maximum(b_l, -HUGE, propagate_nan=tl.PropagateNan.ALL))
-    else:
+    if WIDE:
         b_l = wide_log_ratio(b_v + eps, b_scale, b_M, b_inverse, DENORMAL)
         b_root = exp2(0.5 * b_power * tl.maximum(b_l, -HUGE, propagate_nan=tl.PropagateNan.ALL))
         b_d = b_g * b_root * b_root
+    else:
+        b_l = log_ratio(b_v + eps, b_scale, b_M, b_inverse, DENORMAL)
+        b_d = b_g * exp2(b_power * tl.maximum(b_l, -HUGE, propagate_nan=tl.PropagateNan.ALL))
     if not RELU:
         b_d = _with_sign(b_d, b_z)
     return tl.where(b_v <= b_still, 0.0, b_d)
@@ -162,7 +161,7 @@ def pool_bwd_kernel(
                     b_z, o_x, m, _, _ = rows(x, col, k, stop, o_d, m_d, D, R, HAS_COL, False)
                     b_d = _slope_of(
                         b_z, b_scale[None, :], b_M[None, :], b_inverse[None, :], b_g[None, :], b_power[None, :],
-                        b_still[None, :], eps, RELU, DENORMAL, FORM,
+                        b_still[None, :], eps, RELU, DENORMAL, FORM != NORM,
                     )  # fmt: skip
                     tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
         e = stop
@@ -271,7 +270,7 @@ def _plain_sum(pack, row, start, stop, o_d, m_d, D, BR: tl.constexpr, R: tl.cons
 def _edge_sum(
     b_x, extreme, pack, weight, row, eid, start, stop, o_d, m_d, b_power, b_still, grad_weight, eps, D,
     RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_W: tl.constexpr, HAS_EID: tl.constexpr, NEED_W: tl.constexpr,
-    FORM: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr,
+    WIDE: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """The sum of the slopes of the edges from start to stop, each in the unit of its destination."""
     b_sum = tl.zeros([R, BD], tl.float32)
@@ -284,7 +283,7 @@ def _edge_sum(
                 b_w, o_w = weights(weight, eid, o_e, m_e, HAS_EID)
                 b_z = b_z * b_w[:, None]
             b_dz = _slope_of(
-                b_z, b_scale, b_M, b_inverse, b_g, b_power[None, :], b_still[None, :], eps, RELU, DENORMAL, FORM
+                b_z, b_scale, b_M, b_inverse, b_g, b_power[None, :], b_still[None, :], eps, RELU, DENORMAL, WIDE
             )
             b_dz = tl.where(m, b_dz, 0.0)
             if NEED_W:
@@ -310,6 +309,8 @@ def sources_bwd_kernel(
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d, m_d = channels(i_block, D, BD, EVEN)
     b_power, b_still = _slopes(p, o_d, m_d, eps, FORM)
+    if FORM != NORM:
+        wide = tl.max(((tl.abs(b_power + 1.0) < 1.0) & m_d).to(tl.int32), axis=0) > 0
     grad_weight += i_block.to(tl.int64) * E
     if SHARED:
         shared = tl.load(flags + i_block) > 0
@@ -333,12 +334,24 @@ def sources_bwd_kernel(
             edges = ~shared
             if shared:
                 b_sum = tl.sum(_plain_sum(pack, row, e, stop, o_d, m_d, D, BR, R, BD), axis=0)
-                b_dx = _slope_of(b_x, b_scale, b_unit, b_inverse, b_sum, b_power, b_still, eps, RELU, False, FORM)
+                b_dx = _slope_of(
+                    b_x, b_scale, b_unit, b_inverse, b_sum, b_power, b_still, eps, RELU, False, FORM != NORM
+                )
+        if FORM != NORM:  # noqa: SIM102 -- known when compiled, and then not
+            if edges & wide:
+                edges = False
+                b_dx = tl.sum(
+                    _edge_sum(
+                        b_x, extreme, pack, weight, row, eid, e, stop, o_d, m_d, b_power, b_still, grad_weight, eps, D,
+                        RELU, DENORMAL, HAS_W, HAS_EID, NEED_W, True, BR, R, BD,
+                    ),
+                    axis=0,
+                )  # fmt: skip
         if edges:
             b_dx = tl.sum(
                 _edge_sum(
                     b_x, extreme, pack, weight, row, eid, e, stop, o_d, m_d, b_power, b_still, grad_weight, eps, D,
-                    RELU, DENORMAL, HAS_W, HAS_EID, NEED_W, FORM, BR, R, BD,
+                    RELU, DENORMAL, HAS_W, HAS_EID, NEED_W, False, BR, R, BD,
                 ),
                 axis=0,
             )  # fmt: skip
