@@ -59,8 +59,8 @@ def train(
 ) -> dict[str, Any]:
     """One training: the error in percent on larger graphs, and the learned exponents.
 
-    ``factors`` are those of the rates of p and of the growth, if not the default. With ``schedule`` all rates fall along
-    a cosine.
+    ``factors`` are those of the rates of p and of the growth, if not the default. With ``schedule`` all rates fall
+    along a cosine.
     """
     torch.set_num_threads(1)
     torch.manual_seed(seed)

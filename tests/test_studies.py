@@ -1,0 +1,106 @@
+"""The studies behind the claims: their laws, their tables, and a plain loop that must not become worse."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gnpool.tasks.graphs import Graph
+from studies import laws, learned, loop, motif, tables
+
+PATH = Graph.from_pairs(3, np.array([0, 1]), np.array([1, 2]))  # 0 - 1 - 2
+X = np.array([1.0, 2.0, 4.0])
+VALUES = {  # on the path with features 1, 2, 4, or on the set of them
+    "max of sums": 5.0,
+    "maxdegree": 2.0,
+    "harmonic": 1 / 2.5,
+    "invsize": 1 / 3,
+    "mean of mins": 5 / 3,
+    "rms degree": math.sqrt(2.0),
+    "sum of maxima": 8.0,
+    "edges": 2.0,
+    "mean degree": 4 / 3,
+    "set mean": 7 / 3,
+    "set max": 4.0,
+    "set L2": math.sqrt(21.0),
+    "set range": 3.0,
+    "set sum/sqrt(n)": 7 / math.sqrt(3.0),
+    "set geometric": 2.0,
+    "sum of sums": 9.0,
+    "min of maxima": 2.0,
+    "max of means": 2.5,
+    "rms of sums": math.sqrt(33 / 3),
+    "L2 degree": math.sqrt(6.0),
+    "set sum": 7.0,
+    "set min": 1.0,
+    "set rms": math.sqrt(7.0),
+    "set harmonic mean": 3 / 1.75,
+    "set midrange": 2.5,
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_laws(name):
+    law = {**laws.LAWS, **laws.HELD}[name]
+    x = np.ones(3) if law.ones else X
+    assert law.label(x, PATH if law.level == "graph" else None) == pytest.approx(VALUES[name], rel=1e-12)
+
+
+def test_no_law_is_missing_and_none_is_in_both_lists():
+    assert set(VALUES) == {*laws.LAWS, *laws.HELD}
+    assert not set(laws.LAWS) & set(laws.HELD)
+    assert len(laws.LAWS) == 15
+
+
+def test_data_follows_from_its_names_and_seed():
+    law = laws.LAWS["max of sums"]
+    first, again, other = (laws.draw_sizes(law, "train", 3, (20, 30), seed) for seed in (0, 0, 1))
+    assert all(
+        torch.equal(a.x, b.x) and torch.equal(a.edge_index, b.edge_index) for a, b in zip(first, again, strict=True)
+    )
+    assert not torch.equal(first[0].x[:5], other[0].x[:5])
+    assert all(20 <= graph.num_nodes < 30 for graph in first)
+
+
+def test_the_page_is_in_step_with_the_raw_outcomes():
+    page = tables.PAGE.read_text(encoding="utf-8")
+    assert tables.filled(page) == page
+
+
+def test_both_sides_have_as_many_runs():
+    law = laws.LAWS["harmonic"]
+    sides = {
+        side: learned.settings(side, learned.network(law, name), law.level) for side, name in learned.SIDES.items()
+    }
+    assert {side: len(set(grid)) for side, grid in sides.items()} == {"growth": 12, "published": 12}
+
+
+def test_the_run_of_lowest_validation_loss_is_chosen_for_each_seed():
+    runs = [{"seed": seed, "loss": loss} for seed, loss in ((0, 2.0), (1, None), (0, 1.0), (1, 3.0))]
+    assert learned.chosen({"runs": runs}) == [runs[2], runs[3]]
+
+
+def test_paired_interval():
+    assert tables.paired_interval([2.0, 3.0, 4.0], [1.0, 2.0, 3.0]) == (1.0, 1.0)
+    low, high = tables.paired_interval([1.0, 0.0, 2.0, -1.0], [0.0, 0.0, 0.0, 0.0])
+    assert low < 0 < high
+
+
+def test_motif_network_is_blind_to_the_order_of_nodes():
+    torch.manual_seed(0)
+    model = motif.MotifNet("gnp", "gnp").eval()
+    edges = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 0, 3, 1], [1, 0, 2, 1, 3, 2, 0, 3, 1, 3]])
+    order = torch.tensor([2, 0, 3, 1])
+    batch = torch.zeros(4, dtype=torch.long)
+    x = torch.ones(4, 1)
+    assert torch.allclose(model(x, edges, batch, 1), model(x, order[edges], batch, 1), atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_plain_loop_learns_the_largest_sum_over_neighbours(seed):
+    """0.34 and 0.40 % at 120 to 159 nodes; the published coordinates have 21 and 23 %."""
+    assert loop.train("max of sums", "gnp", "gnp", seed)["error"] <= 1.0
