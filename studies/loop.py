@@ -90,7 +90,7 @@ def train(
         ]
     layers = [module for module in model.modules() if isinstance(module, GNPAggregation)]
     exponents = [
-        {name: round(float(value), 4) for name, value in layer.named_parameters() if value.dim() == 0}
+        {name: round(value.item(), 4) for name, value in layer.named_parameters() if value.dim() == 0}
         for layer in layers
     ]
     return {

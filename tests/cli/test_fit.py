@@ -64,7 +64,7 @@ def test_fit_reports_and_writes(fitted: tuple[Path, str]) -> None:
     assert (place / "out" / "fit.png").read_bytes().startswith(b"\x89PNG")
     curves = {model["label"]: model["curves"] for model in result["models"]}
     assert curves["GNP"]["exponents"]["epoch"] == list(range(13))
-    assert {"pool.p_pos", "pool.q_pos", "pool.p_neg", "pool.q_neg"} <= curves["GNP"]["exponents"].keys()
+    assert {"pool.p", "pool.growth"} <= curves["GNP"]["exponents"].keys()
     assert curves["sum"]["losses"]["epoch"] == list(range(1, 13))
     assert [path.name for path in place.iterdir() if path.name.startswith(".")] == []
 

@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_numbers(regressor: Any) -> None:
 def test_classification_with_words() -> None:
     graphs = sets(80, 3, 12)
     words = ["much" if float(graph.y) > 3 else "little" for graph in graphs]
-    found = GNPClassifier(epochs=6, seeds=1, split="random").fit(graphs, words)
+    found = GNPClassifier(epochs=40, seeds=1, split="random").fit(graphs, words)
     assert found.classes == ("little", "much")
     assert found.score(graphs, words) > 0.8
     chances = found.predict_proba(graphs[:4])

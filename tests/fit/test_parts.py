@@ -16,7 +16,7 @@ from gnpool.data import Column, DataError, GraphTable, from_list
 from gnpool.fit import Preprocessing, histogram, make_split
 from gnpool.fit.answer import _choose, _help
 from gnpool.fit.networks import frames
-from gnpool.fit.pipeline import batch_size_for, falling, pooling_names
+from gnpool.fit.pipeline import batch_size_for, pooling_names
 from gnpool.fit.problem import Problem, recognise
 from gnpool.fit.study import Entry
 
@@ -238,9 +238,6 @@ def test_what_is_said_of_gnp(verdict: str, chosen: bool, words: str, monkeypatch
 
 def test_small_things() -> None:
     assert [batch_size_for(n) for n in (5, 100, 2000, 60_000)] == [16, 16, 32, 512]
-    assert falling(10, 0) == falling(10, 4) == 1.0
-    assert falling(10, 9) == pytest.approx(0.001)
-    assert falling(1, 0) == 1.0
     layers = {"layers.0.aggr": {"positive": "sum"}, "layers.1.aggr": {"positive": "max", "negative": "min"}}
     assert pooling_names(layers, ("aggr",)) == ("sum, then max and min",)
     assert pooling_names({"aggr": {"positive": "sum"}, "readout": {}}, ("aggr", "readout")) == ("sum", "learned")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from gnpool.data import GraphTable
 from gnpool.fit.problem import Problem
 from gnpool.models import GraphNet, NodeNet, SetNet
 from gnpool.models.parts import FORMS
@@ -68,10 +70,29 @@ def fixed_poolings(problem: Problem, few: bool) -> list[tuple[str, ...]]:
     return [names for names in found if not few or places == 1 or names[0] == "sum"]
 
 
-def network_spec(problem: Problem, frame: Frame, width: int, poolings: tuple[str, ...] | None) -> dict[str, Any]:
-    """The description of a network, as :func:`gnpool.models.save_model` takes it; None stands for GNP everywhere."""
+def usual_sizes(problem: Problem, table: GraphTable) -> dict[str, float]:
+    """By slot, the mean number of elements that are pooled there: neighbours, or nodes of a graph."""
+    nodes = float(table.sizes.sum())
+    edges = 0.0 if table.edge_index is None else float(table.edge_index.shape[1])
+    means = {
+        "aggr": edges / nodes if nodes else 0.0,
+        "readout": float(table.sizes.mean()),
+        "pool": float(table.sizes.mean()),
+    }
+    return {place: max(1.0, round(means[place], 1)) for place in slots(problem)}
+
+
+def network_spec(
+    problem: Problem, frame: Frame, width: int, poolings: tuple[str, ...] | None, sizes: Mapping[str, float]
+) -> dict[str, Any]:
+    """The description of a network, as :func:`gnpool.models.save_model` takes it.
+
+    Without ``poolings`` it has GNP in growth coordinates everywhere, with the usual ``sizes``.
+    """
     places = slots(problem)
-    names = dict(zip(places, poolings or ("gnp",) * len(places), strict=True))
+    names: dict[str, Any] = dict(zip(places, poolings or ("gnpg",) * len(places), strict=True))
+    if poolings is None:
+        names |= {f"{place}_options": {"size": sizes[place]} for place in places}
     arguments = {"in_channels": width, "hidden": HIDDEN, "out_channels": problem.outputs, **names}
     return {"class": frame.network, "arguments": {**arguments, **dict(frame.options)}}
 

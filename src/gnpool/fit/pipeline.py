@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from gnpool.data.table import Floats
 from gnpool.engine import Engine, side_by_side
 from gnpool.fit.batches import FlatBatches
 from gnpool.fit.curves import training_curves
-from gnpool.fit.networks import GNP, Frame, build, fixed_poolings, frames, network_spec, slots
+from gnpool.fit.networks import GNP, Frame, build, fixed_poolings, frames, network_spec, slots, usual_sizes
 from gnpool.fit.preprocess import Preprocessing
 from gnpool.fit.problem import Problem, recognise
 from gnpool.fit.split import make_split
@@ -27,6 +28,7 @@ from gnpool.fit.study import CRYSTAL, Entry, Options, Study
 from gnpool.insight import Crystal, crystallize
 from gnpool.training import Fit, Setting, evaluate_items, fit_many
 from gnpool.training.checkpoint import fingerprint_of
+from gnpool.training.portfolio import default_starts, falling
 
 STEPS = 1500  # of training, where the user does not say how many epochs
 EPOCHS = (8, 200)  # bounds of their number
@@ -34,12 +36,8 @@ FIRST_LOOK = 0.2  # of that, to choose the network and the fixed poolings that a
 SCOUT_GRAPHS = 2000  # training graphs of a first look, at most
 FINALISTS = 6  # fixed poolings that are trained to the end
 MANY_NODES = 200_000  # in training: from here on fewer poolings, settings and seeds are tried
-SETTINGS = (
-    Setting(lr=1e-2, lr_p=3e-2, lr_q=3e-2, clip=10.0, optimizer="adam"),
-    Setting(lr=2e-3, lr_p=3e-2, lr_q=1e-2, clip=10.0, optimizer="adam"),
-)
+SETTINGS = tuple(Setting.grid(lr=[1e-2, 2e-3], clip=10.0, optimizer="adam"))
 SEEDS = 3
-FALL = 0.5  # part of the epochs after which the learning rates begin to fall
 MARGIN = 0.2  # a simpler frame may have a validation loss larger by this part
 LARGE_BATCH = 8192  # nodes; below, the time goes into Python, where a second thread would only wait
 EVALUATION_NODES = 200_000  # in a batch of an evaluation, about
@@ -90,7 +88,8 @@ def run_study(
     }
     epochs = options.epochs or min(max(math.ceil(STEPS / len(data["train"])), EPOCHS[0]), EPOCHS[1])
     engine = engine or Engine(options.device)
-    worker = _Worker(problem, preprocessing.width, data, options, epochs, few, on_progress, engine, checkpoint)
+    sizes = usual_sizes(problem, tables["train"])
+    worker = _Worker(problem, preprocessing.width, sizes, data, options, epochs, few, on_progress, engine, checkpoint)
     frame, tried = worker.choose_frame()
     entries = worker.compare(frame)
     crystal = worker.crystallise(entries)
@@ -120,6 +119,7 @@ class _Worker:
         self,
         problem: Problem,
         width: int,
+        sizes: dict[str, float],
         data: dict[str, FlatBatches],
         options: Options,
         epochs: int,
@@ -128,7 +128,7 @@ class _Worker:
         engine: Engine,
         checkpoint: Path | None,
     ) -> None:
-        self.problem, self.width, self.data, self.options = problem, width, data, options
+        self.problem, self.width, self.sizes, self.data, self.options = problem, width, sizes, data, options
         self.epochs, self.on_progress = epochs, on_progress
         self.engine, self.checkpoint = engine, checkpoint
         self.settings = SETTINGS[:1] if few else SETTINGS
@@ -149,13 +149,18 @@ class _Worker:
 
     def look(self, frame: Frame, poolings: tuple[str, ...] | None, text: str) -> tuple[Fit, dict[str, Any]]:
         """A short training of one network."""
-        spec = network_spec(self.problem, frame, self.width, poolings)
+        spec = network_spec(self.problem, frame, self.width, poolings, self.sizes)
         return self._fit(spec, self.sample, self.settings[:1], self.seeds[:1], self.short, text), spec
 
     def train(self, frame: Frame, poolings: tuple[str, ...] | None, text: str) -> tuple[Fit, dict[str, Any]]:
-        """All settings and seeds of one network, trained to the end."""
-        spec = network_spec(self.problem, frame, self.width, poolings)
-        return self._fit(spec, self.data["train"], self.settings, self.seeds, self.epochs, text), spec
+        """All settings and seeds of one network, and all starts of GNP, trained to the end."""
+        spec = network_spec(self.problem, frame, self.width, poolings, self.sizes)
+        settings, seeds = self.settings, self.seeds
+        if poolings is None:  # a portfolio: other starts say more than other weights
+            starts = default_starts(build(spec))
+            settings = tuple(replace(one, start=start) for start in starts for one in settings)
+            seeds = seeds if self.options.seeds else seeds[:1]
+        return self._fit(spec, self.data["train"], settings, seeds, self.epochs, text), spec
 
     def _fit(
         self,
@@ -330,12 +335,6 @@ def pooling_names(poolings: dict[str, dict[str, str]], places: tuple[str, ...]) 
 def batch_size_for(graphs: int) -> int:
     """Between 16 and 512 graphs, about a fiftieth of all."""
     return int(min(512, max(16, 2 ** round(math.log2(max(1, graphs / 50))))))
-
-
-def falling(epochs: int, epoch: int) -> float:
-    """Factor of the learning rates: 1 for half of the time, then along a cosine to a thousandth."""
-    part = (epoch / max(1, epochs - 1) - FALL) / (1 - FALL)
-    return 1.0 if part <= 0 else 0.001 + 0.999 * 0.5 * (1 + math.cos(math.pi * min(1.0, part)))
 
 
 def evaluation_size(table: GraphTable) -> int:

@@ -14,6 +14,8 @@ SETTING = {
     "lr": "rate",
     "lr_p": "rate of p",
     "lr_q": "rate of q",
+    "lr_g": "rate of the growth",
+    "start": "start",
     "clip": "clip",
     "optimizer": "",
 }  # shown of a setting
