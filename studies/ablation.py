@@ -1,6 +1,6 @@
 """What each piece of growth coordinates is worth: the portfolio without one piece at a time.
 
-    python -m studies.ablation --device cuda --out results/ablation.json
+    python -m studies.ablation --device cuda --out results/learned/ablation.json
 
 Training and choice as in studies.learned, three seeds.
 """
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 from gnpool.training.portfolio import falling
+from studies.files import write_runs
 from studies.laws import LAWS
 from studies.learned import network, settings, study, summary
 
@@ -49,15 +49,14 @@ def train(law: str, variant: str, device: str) -> dict[str, Any]:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/ablation.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/learned/ablation.json"))
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
     found = []
     for law in STUDIED:
         for variant in VARIANTS:
             found.append(train(law, variant, given.device))
-            given.out.write_text(json.dumps(found), encoding="utf-8")
+            write_runs(given.out, found)
             print(f"{variant:24s} {summary(found[-1])}", flush=True)
 
 

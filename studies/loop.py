@@ -1,6 +1,6 @@
 """A plain training loop of PyTorch Geometric, with GNP swapped in.
 
-    python -m studies.loop --out results/loop.json
+    python -m studies.loop --out results/learned/loop.json
 
 800 graphs of 15 to 39 nodes, Adam with 3e-3, batches of 32, 60 epochs (1,500 steps), no validation, no selection. The
 test is on graphs of 120 to 159 nodes. The optimiser is ``torch.optim.Adam(param_groups(model, lr=3e-3))``.
@@ -9,7 +9,6 @@ test is on graphs of 120 to 159 nodes. The optimiser is ``torch.optim.Adam(param
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -21,6 +20,7 @@ from torch_geometric.nn import SimpleConv
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from gnpool import GNPAggregation, param_groups
+from studies.files import write_runs
 from studies.laws import LAWS, draw_sizes
 
 OTHERS = ("maxdegree", "rms degree", "sum of maxima", "mean degree", "mean of mins")
@@ -127,14 +127,13 @@ def call(options: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/loop.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/learned/loop.json"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     given = parser.parse_args()
     with ProcessPoolExecutor(given.workers) as pool:
         found = list(pool.map(call, plan(given.seeds)))
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(found), encoding="utf-8")
+    write_runs(given.out, found)
     for law in ("max of sums", *OTHERS):
         rows: dict[str, list[float]] = {}
         for run in found:

@@ -1,6 +1,6 @@
 """GOOD-Motif, size shift: GNP with its default options in a GIN with batch norm, beside fixed poolings.
 
-    python -m studies.motif --data ../shared/data/good_motif --device cuda --out results/motif.json
+    python -m studies.motif --data ../shared/data/good_motif --device cuda --out results/learned/motif.json
 
 18,000 training graphs, three GIN layers of 64 channels with batch norm, plain empirical risk, 30 epochs of Adam with
 batches of 64; rates fall by ten in epoch 22 and again in epoch 26. GNP trains from two starts with two rates, the fixed
@@ -12,7 +12,6 @@ The ceiling is 93.3 %, since a tenth of the labels is drawn anew.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from torch_geometric.nn import GINConv
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from gnpool import Batches, GNPAggregation, GNPConv, Setting, fit_many
+from studies.files import write_runs
 
 HIDDEN, LAYERS, CLASSES = 64, 3, 3
 EPOCHS, BATCH, SEEDS = 30, 64, 5
@@ -156,7 +156,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/good_motif"))
-    parser.add_argument("--out", type=Path, default=Path("results/motif.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/learned/motif.json"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--poolings", nargs="*", default=list(POOLINGS))
     given = parser.parse_args()
@@ -167,8 +167,7 @@ def main() -> None:
             accuracy = np.array(chosen(found[-1], rule))
             end = f"{accuracy.mean():.1f} ± {accuracy.std(ddof=1):.1f}, lowest {accuracy.min():.1f}"
             print(f"{name:20s} chosen {rule:8s} {end}  {found[-1]['seconds']} s", flush=True)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(found), encoding="utf-8")
+    write_runs(given.out, found)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Graph and set tasks of the paper, learned in growth coordinates, beside the record's GNP.
 
-    python -m studies.paper_tasks --device cuda --out results/paper_tasks.json
+    python -m studies.paper_tasks --device cuda --out results/learned/paper_tasks.json
 
 Data, network, number of epochs and batch size are the record's. The record's GNP has 24 settings on graphs and nine on
 sets; here the portfolio of ``fit_portfolio`` has twelve, and its rates fall in the second half. As in the record, the
@@ -22,6 +22,7 @@ from gnpool import fit_portfolio
 from gnpool.lab.presets import PRESETS
 from gnpool.lab.recipes import Exam
 from gnpool.lab.tables import graph_gnp, set_model
+from studies.files import write_runs
 
 GRAPHS = ("invsize", "harmonic", "maxdegree")
 SETS = ("mu_post", "sigma2_post", "mu_map", "sigma2_map")
@@ -75,15 +76,14 @@ def chosen(found: dict[str, Any]) -> list[dict[str, Any]]:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/paper_tasks.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/learned/paper_tasks.json"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tasks", nargs="*", default=[*GRAPHS, *SETS])
     given = parser.parse_args()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
     found = []
     for task in given.tasks:
         found.append(study(task, given.device))
-        given.out.write_text(json.dumps(found), encoding="utf-8")
+        write_runs(given.out, found)
         for name in found[-1]["runs"][0]["errors"]:
             errors = torch.tensor([run["errors"][name] for run in chosen(found[-1])])
             print(
