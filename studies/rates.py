@@ -2,8 +2,8 @@
 
     python -m studies.rates --out results/learned/rates.json
 
-Training as in studies.loop, on two laws. The factors are those between the rate of the rest and the rates of p and of the
-growth; ``None`` is the default. A fixed pair of poolings stands beside each optimiser.
+Training as in studies.loop, on two laws. The factors are those between the rate of the rest and the rates of p and of
+the growth; ``None`` is the default. A fixed pair of poolings stands beside each optimiser.
 """
 
 from __future__ import annotations
