@@ -128,6 +128,25 @@ def _segments() -> dict[str, Call]:
     }
 
 
+@case(
+    "growth",
+    "the segments of 'segments' in growth coordinates against p and q, forward and backward",
+    Promise("growth, p = 1.7", "p and q", 1.15),
+    Promise("growth, p = 0.1", "p and q", 2.5),
+)
+def _growth() -> dict[str, Call]:
+    x, _, ptr = segments(264_059, 8_192, 64)
+
+    def growth(p: float) -> Step:
+        learned = [torch.tensor(p, requires_grad=True), torch.tensor(0.3, requires_grad=True)]
+        return Step(lambda x, p, g: norm_pool(x, ptr=ptr, p=p, growth=g), x, learned)
+
+    return {
+        "p and q": Step(lambda x, p, q: norm_pool(x, ptr=ptr, p=p, q=q), x, exponents()),
+        **{f"growth, p = {p:g}": growth(p) for p in (1.7, 0.5, 0.1, 0.0, -1.7)},
+    }
+
+
 @case("wide", "1,600 x 3,840 (120 folded models) into 64 segments, float32, forward and backward")
 def _wide() -> dict[str, Call]:
     x, index, ptr = segments(1_600, 64, 3_840)

@@ -128,6 +128,25 @@ def _bfloat16() -> dict[str, Call]:
 
 
 @case(
+    "cuda growth",
+    "the segments of 'cuda segments' in growth coordinates against p and q, each pass a CUDA graph",
+    Promise("growth, forward", "p and q, forward", 1.15),
+    Promise("growth, backward", "p and q, backward", 1.15),
+    device="cuda",
+)
+def _growth() -> dict[str, Call]:
+    x, ptr = segments()
+    ways = {
+        "p and q": lambda x, p, q: norm_pool(x, ptr=ptr, p=p, q=q),
+        "growth": lambda x, p, g: norm_pool(x, ptr=ptr, p=p, growth=g),
+        "growth, small p": lambda x, p, g: norm_pool(x, ptr=ptr, p=p / 20.0, growth=g),
+    }
+    return {f"{name}, forward": Captured(lambda way=way: forward(way, x)) for name, way in ways.items()} | {
+        f"{name}, backward": Captured(lambda way=way: Backward(way, x)) for name, way in ways.items()
+    }
+
+
+@case(
     "cuda neighbors",
     "1,000,000 nodes, 32,000,000 random edges, 64 channels, float32, sorted EdgeIndex",
     Promise("gnpool, forward", "cuSPARSE sum", 1.1),
