@@ -101,7 +101,7 @@ def poolings(degrees: Tensor) -> dict[str, Callable[[], tuple[torch.nn.Module, i
     four = ["sum", "mean", "max", "min"]
     pna, scalers = ["mean", "min", "max", "std"], ["identity", "amplification", "attenuation"]
     return {
-        "GNP": lambda: (GNPAggregation(2, branches="both"), 2),
+        "GNP": lambda: (GNPAggregation(2, coordinates="published", branches="both"), 2),
         "PowerMean": lambda: (
             PowerMeanAggregation(learn=True, channels=2, clamp_min=1e-6, clamp_max=None),
             2,
