@@ -31,7 +31,7 @@ class Gather(MessagePassing):
     """A message is what its source computed; an (E, hidden) tensor holds all of them."""
 
     def __init__(self, hidden: int) -> None:
-        super().__init__(aggr=GNPAggregation(hidden))
+        super().__init__(aggr=GNPAggregation(hidden, coordinates="published"))
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.propagate(edge_index, x=x)
@@ -45,7 +45,7 @@ class GatherNet(torch.nn.Module):
         layers = (torch.nn.Linear(1, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, hidden), torch.nn.ReLU())
         self.mlp = torch.nn.Sequential(*layers)
         self.conv = Gather(hidden)
-        self.readout = GNPAggregation(hidden)
+        self.readout = GNPAggregation(hidden, coordinates="published")
         self.out = torch.nn.Linear(hidden, 1, bias=False)
 
     def forward(self, batch: Batch) -> Tensor:

@@ -63,7 +63,7 @@ def train(steps: int, batch_size: int, rank: int, world: int, device: torch.devi
         loss.backward()
         optimizer.step()
         if rank == 0 and step % 10 == 0:
-            p = net.readout.p_pos.item()
+            p = net.readout.p.item()
             here = error.item() / len(batch.y)
             print(f"step {step}: loss of the graphs of rank 0: {here:.3f}, p of the readout: {p:.4f}")
     return net

@@ -98,7 +98,7 @@ def test_the_same_pooling_has_the_same_distances_in_both_coordinates():
 @pytest.mark.parametrize("zeros", ["keep", "remove"])
 def test_rows_of_zero_are_read_as_the_layer_takes_them(zeros):
     """With removal, (1, 1) is n times the mean of the rows that stay: values, and no distance, as in the layer."""
-    layer = GNPAggregation(1, mix=False, zeros=zeros)
+    layer = GNPAggregation(1, mix=False, zeros=zeros, start="sum")
     rows = torch.tensor([[0.0], [3.0], [5.0], [0.0], [0.0], [7.0]])
     index = torch.tensor([0, 0, 0, 1, 1, 1])
     with recording(layer) as calls:

@@ -51,6 +51,7 @@ def test_the_best_by_validation_is_handed_back():
 
 def test_rates_fall_in_the_second_half():
     assert [falling(10, epoch) for epoch in range(10)] == pytest.approx([1, 1, 1, 1, 1, 0.8, 0.6, 0.4, 0.2, 0.01])
+    assert [falling(3, epoch) for epoch in range(3)] == [1, 1, 1]  # one epoch at a hundredth would learn nothing
 
 
 def test_default_starts_depend_on_the_number_of_layers():

@@ -23,6 +23,7 @@ from gnpool.training.settings import Setting
 STARTS = ("sum", "mean")  # of each place: the two that networks are built with
 ONE_PLACE = ("sum", "mean", "geometric", "l2")
 SETTINGS = tuple(Setting.grid(lr=[1e-2, 3e-3, 1e-3], clip=10.0, optimizer="adam"))
+SHORT = 4  # epochs: below, rates stay as they are
 HELD_OUT = 0.1  # of the graphs, where no validation data is given
 
 
@@ -146,8 +147,8 @@ def default_starts(model: torch.nn.Module) -> tuple[str, ...]:
 
 
 def falling(epochs: int, epoch: int) -> float:
-    """1 for the first half of the epochs, then down along a line to a hundredth."""
-    return max(0.01, min(1.0, 2.0 * (epochs - 1 - epoch) / epochs))
+    """1 for the first half of the epochs, then down along a line to a hundredth; 1 where there are but a few epochs."""
+    return 1.0 if epochs < SHORT else max(0.01, min(1.0, 2.0 * (epochs - 1 - epoch) / epochs))
 
 
 def _renewed(plan: torch.nn.Module) -> torch.nn.Module:
