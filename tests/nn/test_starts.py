@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch_geometric.nn import SAGEConv, SimpleConv
 
-from gnpool.nn import GNPAggregation, GNPConv, set_starts
+from gnpool.nn import GNPAggregation, set_starts
 from tests.nn.expected import in_both_coordinates
 
 POINTS = {"sum": (1.0, 1.0), "mean": (1.0, 0.0), "rms": (2.0, 0.0), "harmonic": (-1.0, -1.0), "geometric": (0.0, 0.0)}
@@ -79,47 +78,3 @@ def test_two_branches(coordinates: str) -> None:
 def test_what_cannot_be_is_refused(count: int, start: str, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         set_starts(layers(count), start)
-
-
-# In a convolution the start is the sum, unless somebody chose another
-
-
-@pytest.mark.parametrize(
-    "conv",
-    [
-        lambda aggr: SAGEConv(4, 4, aggr=aggr),
-        lambda aggr: SimpleConv(aggr=aggr),
-        lambda aggr: GNPConv(torch.nn.Identity(), aggr),
-    ],
-    ids=["SAGEConv", "SimpleConv", "GNPConv"],
-)
-def test_a_convolution_starts_its_aggregation_at_the_sum(conv):
-    aggr = GNPAggregation(4)
-    assert (aggr.p.item(), aggr.growth.item()) == (1.0, 0.0)
-    layer = conv(aggr)
-    assert (aggr.p.item(), aggr.growth.item()) == (1.0, 1.0)
-    aggr.growth = 0.25
-    layer.reset_parameters()  # SimpleConv's and the others' all reach the aggregation
-    assert aggr.growth.item() == 1.0
-
-
-def test_a_chosen_start_stays_in_a_convolution():
-    assert SAGEConv(4, 4, aggr=GNPAggregation(4, start="mean")).aggr_module.growth.item() == 0.0
-    by_hand = GNPAggregation(4)
-    by_hand.p = 3.0
-    assert SimpleConv(aggr=by_hand).aggr_module.p.item() == pytest.approx(3.0)
-    loaded = GNPAggregation(4)
-    loaded.load_state_dict(GNPAggregation(4).state_dict())
-    assert SimpleConv(aggr=loaded).aggr_module.growth.item() == 0.0
-    published = SAGEConv(4, 4, aggr=GNPAggregation(4, coordinates="published")).aggr_module
-    assert published.q_pos.item() == 0.0
-    assert published.p_pos.item() == pytest.approx(1.6931, abs=1e-4)
-
-
-def test_trained_exponents_are_not_moved_by_a_second_convolution():
-    conv = SimpleConv(aggr=GNPAggregation(4))
-    with torch.no_grad():
-        conv.aggr_module.raw_growth.fill_(0.0)  # as an optimiser may
-    other = SimpleConv()
-    other.aggr_module = conv.aggr_module
-    assert conv.aggr_module.growth.item() == 0.0

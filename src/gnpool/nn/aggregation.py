@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.modules.module import register_module_module_registration_hook
-from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.aggr import Aggregation
 
 from gnpool.nn.exponent import check_p_max, exponent, raw_exponent, raw_signed_exponent, signed_exponent
@@ -106,9 +104,8 @@ class GNPAggregation(Aggregation):
         eps (float, optional): The tolerance of :func:`gnpool.norm_pool`. (default: ``1e-6``)
         start (str, optional): Start at a named pooling: ``"sum"``, ``"mean"``, ``"max"``, ``"min"``, ``"harmonic"``
             (the harmonic sum), ``"harmonic mean"``, ``"geometric"``, ``"rms"`` or ``"l2"``, in the branch that has it.
-            Otherwise one branch starts at the mean, or at the sum where it becomes the aggregation of a PyG
-            convolution: a mean over neighbours does not see how many there are. Of two branches p starts at 1.69
-            (t = 0) and the growth or q at 0. (default: ``None``)
+            Otherwise one branch starts at the mean; of two branches p starts at 1.69 (t = 0) and the growth or q at 0.
+            (default: ``None``)
         zeros (str, optional): What growth coordinates do with rows of 0, see :func:`gnpool.norm_pool`.
             (default: ``"keep"``)
         size (float, optional): A usual number of pooled elements, :math:`n_0` above, for growth coordinates with a
@@ -189,8 +186,6 @@ class GNPAggregation(Aggregation):
         self.start = start
         self.zeros = zeros
         self.size = size
-        self.in_convolution = False
-        self._moved = False  # have the exponents been set by hand?
 
         self._widths = self._branch_widths()
         if start is not None and self._branch_of(start) not in self._widths:
@@ -232,22 +227,13 @@ class GNPAggregation(Aggregation):
 
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module."""
-        self._moved = False
         for name in self._widths:
             self._set(_raw("p", name), 0.0)
             self._set(_raw(self._of_size, name), 0.0)
         if self.branches == "one" or self.start is not None:
-            self._move_to(self.start or ("sum" if self.in_convolution else "mean"))
+            self.set_start(self.start or "mean")
         if self.mix is not None:
             self.mix.reset_parameters()
-
-    def enter_convolution(self) -> None:
-        """Become the aggregation of a convolution: without a start of its own, one branch then starts at the sum."""
-        first, self.in_convolution = not self.in_convolution, True
-        if first and self.branches == "one" and self.start is None and not self._moved:
-            growth = self.raw_growth.detach()
-            if growth.is_meta or bool((growth == 0).all()):  # not trained either
-                self._move_to("sum")
 
     def set_start(self, start: str) -> None:
         r"""Moves the exponents to a named pooling, as the option ``start`` does, and leaves the weights as they are."""
@@ -256,20 +242,14 @@ class GNPAggregation(Aggregation):
         name = self._branch_of(start)
         if name is None or name not in self._widths:
             raise ValueError(f"{self}: start={start!r} lies in none of its branches")
-        self._moved = True
-        self._move_to(start)
-
-    def _move_to(self, start: str) -> None:
-        name = self._branch_of(start)
-        assert name is not None
         p, growth = STARTS[start]
         p = math.copysign(min(abs(p), self.p_max), p)
         if name == "":
-            self._move_p(name, p)
+            self._set_p(name, p)
         elif abs(p) == 1:  # the end of the branch, where p has no gradient
             self._set(_raw("p", name), SMALL_T)
         else:
-            self._move_p(name, abs(p))
+            self._set_p(name, abs(p))
         infinite = math.isinf(STARTS[start][0])
         size = growth if self._of_size == "growth" else (0.0 if infinite else 1 / p) - growth
         self._set(_raw(self._of_size, name), size)
@@ -395,10 +375,6 @@ class GNPAggregation(Aggregation):
         raw.copy_(value.expand_as(raw))
 
     def _set_p(self, name: str, value: float | Tensor) -> None:
-        self._moved = True
-        self._move_p(name, value)
-
-    def _move_p(self, name: str, value: float | Tensor) -> None:
         value = torch.as_tensor(
             value, dtype=torch.float64, device="cpu"
         )  # it is looked at, which a meta tensor cannot be
@@ -417,7 +393,6 @@ class GNPAggregation(Aggregation):
     def _set_size(self, kind: str, name: str, value: float | Tensor) -> None:
         if kind != self._of_size:
             raise AttributeError(f"{self}: {kind!r} can be read and not set; it learns {self._of_size!r}")
-        self._moved = True
         self._set(_raw(kind, name), value)
 
     p, p_pos, p_neg = (_exponent_property(name) for name in ("", "pos", "neg"))
@@ -442,7 +417,6 @@ class GNPAggregation(Aggregation):
                 f"GNPAggregation({self.channels}, coordinates={there.pop()!r})"
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
-        self._moved = True
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> GNPAggregation:
         raw = [t for column in self.exponents().values() for t in column]
@@ -465,12 +439,3 @@ class GNPAggregation(Aggregation):
             if parameter.default is not parameter.empty and value != usual.get(name, parameter.default):
                 options.append(f"{name}={value!r}")
         return f"{self.__class__.__name__}({', '.join([str(self.channels), *options])})"
-
-
-def _tell_aggregation(module: torch.nn.Module, name: str, child: torch.nn.Module | None) -> None:
-    """Run by torch where a module becomes a part of another."""
-    if isinstance(child, GNPAggregation) and isinstance(module, MessagePassing):
-        child.enter_convolution()
-
-
-register_module_module_registration_hook(_tell_aggregation)
