@@ -102,5 +102,8 @@ def test_motif_network_is_blind_to_the_order_of_nodes():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_plain_loop_learns_the_largest_sum_over_neighbours(seed):
-    """0.34 and 0.40 % at 120 to 159 nodes; the published coordinates have 21 and 23 %."""
+    """0.34 and 0.40 % at 120 to 159 nodes; the published coordinates have 21 and 23 %.
+
+    The defaults were tuned on these two seeds, and fresh ones have up to 1.9 %: a guard against decay, not a claim.
+    """
     assert loop.train("max of sums", "gnp", "gnp", seed)["error"] <= 1.0
