@@ -121,9 +121,11 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--held", action="store_true", help="the laws that were kept back")
     parser.add_argument("--laws", nargs="*", help="some of the laws, by name")
+    parser.add_argument("--data-seed", type=int, default=0, help="another draw of the data, into a file of its own")
     parser.add_argument("--side", choices=tuple(SIDES), nargs="*", default=list(SIDES))
     given = parser.parse_args()
-    path = given.out or Path("results/learned") / ("held.json" if given.held else "laws.json")
+    draw_name = f"-{given.data_seed}" if given.data_seed else ""
+    path = given.out or Path("results/learned") / f"{'held' if given.held else 'laws'}{draw_name}.json"
     found = read_runs(path)
     for law in (HELD if given.held else LAWS).values():
         for side in given.side:
@@ -132,7 +134,7 @@ def main() -> None:
             if there or (given.laws and law.name not in given.laws):
                 continue
             grid = settings(side, network(law, pooling), law.level)
-            found.append(study(law, pooling, grid, device=given.device, schedule=falling))
+            found.append(study(law, pooling, grid, device=given.device, data_seed=given.data_seed, schedule=falling))
             write_runs(path, found)
             print(summary(found[-1]), flush=True)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gnpool.fit import GNPClassifier, GNPRegressor
-    from gnpool.insight import crystallize, export_model, read
+    from gnpool.insight import crystallize, export_model, find_law, read
     from gnpool.models import load_model, save_model
     from gnpool.nn import GNPAggregation, GNPConv, param_groups
     from gnpool.ops import norm_pool, norm_pool_neighbors
@@ -28,6 +28,7 @@ __all__ = [
     "__version__",
     "crystallize",
     "export_model",
+    "find_law",
     "fit_many",
     "fit_portfolio",
     "load_model",
@@ -40,7 +41,7 @@ __all__ = [
 
 _LAZY = {
     **dict.fromkeys(("norm_pool", "norm_pool_neighbors"), "gnpool.ops"),
-    **dict.fromkeys(("crystallize", "export_model", "read"), "gnpool.insight"),
+    **dict.fromkeys(("crystallize", "export_model", "find_law", "read"), "gnpool.insight"),
     **dict.fromkeys(("GNPClassifier", "GNPRegressor"), "gnpool.fit"),
     **dict.fromkeys(("load_model", "save_model"), "gnpool.models"),
     **dict.fromkeys(("GNPAggregation", "GNPConv", "param_groups"), "gnpool.nn"),

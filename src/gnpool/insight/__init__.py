@@ -3,6 +3,7 @@
 from gnpool.insight.crystal import CrystalAggregation, NamedPooling
 from gnpool.insight.crystallize import Crystal, Trial, crystallize
 from gnpool.insight.export import export_model
+from gnpool.insight.laws import Finding, Law, find_law
 from gnpool.insight.names import NAMES, Named
 from gnpool.insight.reading import BranchReading, Reading, read
 
@@ -11,11 +12,14 @@ __all__ = [
     "BranchReading",
     "Crystal",
     "CrystalAggregation",
+    "Finding",
+    "Law",
     "Named",
     "NamedPooling",
     "Reading",
     "Trial",
     "crystallize",
     "export_model",
+    "find_law",
     "read",
 ]

@@ -1,0 +1,119 @@
+"""The named points of the plane, and how to pool by all of them at once, exactly and in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+POWERS = (1.0, math.inf, -math.inf, 2.0, -1.0, 0.0, 3.0)
+GROWTHS = (0.0, 1.0, 0.5, -0.5, -1.0)
+COMMON = {(1.0, 1.0): "sum", (1.0, 0.0): "mean", (math.inf, 0.0): "max", (-math.inf, 0.0): "min"}
+KNOWN = {
+    **COMMON,
+    (2.0, 0.5): "l2",
+    (2.0, 0.0): "rms",
+    (0.0, 0.0): "geometric_mean",
+    (-1.0, 0.0): "harmonic_mean",
+    (-1.0, -1.0): "harmonic_sum",
+    (3.0, 0.0): "cubic_mean",
+    (3.0, 1 / 3): "l3",
+}
+MEANS = {1.0: "mean", 2.0: "rms", 3.0: "cubic_mean", 0.0: "geometric_mean", -1.0: "harmonic_mean",
+         math.inf: "max", -math.inf: "min"}  # fmt: skip
+LATTICE = len(POWERS) * len(GROWTHS) + 1  # and the norm of p = 3, whose growth is 1/3
+
+
+@dataclass(frozen=True)
+class Point:
+    """A pooling of the lattice: :math:`n^g M_p`, or the same after one element ``joined`` (a 0, or a 1 for p = -1)."""
+
+    p: float
+    growth: float
+    joined: bool = False
+
+    @property
+    def name(self) -> str:
+        """As in a formula: ``sum``, ``rms``, or ``n^0.5*mean``."""
+        if self.joined:
+            return "mean_with_0" if self.p == 1.0 else "harmonic_sum_with_1"
+        if (self.p, self.growth) in KNOWN:
+            return KNOWN[self.p, self.growth]
+        return f"n^{self.growth:g}*{MEANS[self.p]}"
+
+    @property
+    def cost(self) -> float:
+        """Its part of the length of a description, in nats: the negative logarithm of its prior probability.
+
+        Half of the probability belongs to the four common poolings, a quarter to the others that have a name, an
+        eighth to the rest of the lattice and an eighth to the two with an element that joined.
+        """
+        if self.joined:
+            return math.log(8 * 2)
+        if (self.p, self.growth) in COMMON:
+            return math.log(2 * len(COMMON))
+        known = len(KNOWN) - len(COMMON)
+        return math.log(4 * known if (self.p, self.growth) in KNOWN else 8 * (LATTICE - len(KNOWN)))
+
+
+POINTS = (
+    *(Point(p, growth) for p in POWERS for growth in GROWTHS),
+    Point(3.0, 1 / 3),
+    Point(1.0, 0.0, joined=True),
+    Point(-1.0, -1.0, joined=True),
+)
+
+
+def pool(x: Floats, starts: Ints, points: Iterable[Point]) -> Floats:
+    """Pools the rows of ``x`` (N, D), sorted by segment, by each of the points: (S, D, number of points).
+
+    ``starts`` (S + 1) are the first rows of the segments, and N. Sums, maxima and minima keep the sign of the rows. A
+    power that the rows do not have (0 or a negative number to the power -1 or 0) gives NaN. An empty segment gives 0.
+    """
+    points = tuple(points)
+    counts = np.diff(starts).astype(np.float64)
+    means: dict[float, Floats] = {p: _power_mean(x, starts, counts, p) for p in {point.p for point in points}}
+    n = np.maximum(counts, 1.0)[:, None]
+    with np.errstate(all="ignore"):
+        columns = []
+        for point in points:
+            mean = means[point.p]
+            if point.joined:
+                columns.append(mean * n / (n + 1) if point.p == 1.0 else 1 / (1 + counts[:, None] / mean))
+            else:
+                columns.append(mean * n**point.growth)
+    return np.stack(columns, axis=-1)
+
+
+def _power_mean(x: Floats, starts: Ints, counts: Floats, p: float) -> Floats:
+    some = counts > 0
+    result = np.zeros((len(counts), x.shape[1]))
+    if not some.any():
+        return result
+    first = starts[:-1][some]
+
+    def reduce(operation: np.ufunc, values: Floats) -> Floats:
+        reduced: Floats = operation.reduceat(values, first, axis=0)
+        return reduced
+
+    n = counts[some][:, None]
+    with np.errstate(all="ignore"):
+        if math.isinf(p):
+            result[some] = reduce(np.maximum if p > 0 else np.minimum, x)
+        elif p == 0.0:
+            result[some] = np.exp(reduce(np.add, np.log(np.where(x > 0, x, np.nan))) / n)
+        elif p < 0:
+            result[some] = (reduce(np.add, np.where(x > 0, x, np.nan) ** p) / n) ** (1 / p)
+        elif p == 1.0:
+            result[some] = reduce(np.add, x) / n
+        elif p % 2 == 1.0:
+            result[some] = np.cbrt(reduce(np.add, x**3) / n)
+        else:
+            result[some] = np.sqrt(reduce(np.add, np.square(x)) / n)
+    return result

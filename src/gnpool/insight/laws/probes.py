@@ -1,0 +1,43 @@
+"""Quantities outside the space of laws: what a law leaves unexplained must not be related to them either."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnpool.insight.laws.points import Floats
+from gnpool.insight.laws.space import Level, Sample
+
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+MOST_EDGES = 3_000_000  # beyond, triangles are not counted
+
+
+def probes_of(sample: Sample, level: Level) -> Floats:
+    """A column for each probe: powers of the size, quantiles and spreads of features, degrees and triangles."""
+    sizes = np.diff(sample.starts).astype(np.float64)
+    degrees = np.diff(sample.edge_starts).astype(np.float64)[:, None]
+    if level == "node":
+        own = [sample.x[:, :-1], degrees, degrees**2, np.sqrt(degrees)]
+        spread = np.repeat(sizes, sizes.astype(np.int64))[:, None]
+        return np.concatenate([*own, spread], axis=1)
+    rows = np.concatenate([sample.x[:, :-1], degrees], axis=1)
+    columns = [np.stack([sizes, sizes**2, np.log(sizes), 1 / sizes], axis=1)]
+    for a, b in zip(sample.starts[:-1], sample.starts[1:], strict=True):
+        part = rows[a:b]
+        moments = [part.std(axis=0), *np.quantile(part, QUANTILES, axis=0)]
+        columns.append(np.concatenate(moments)[None])
+    found = np.concatenate([columns[0], np.concatenate(columns[1:])], axis=1)
+    if sample.loops and len(sample.sources) <= MOST_EDGES:
+        found = np.concatenate([found, _triangles(sample)], axis=1)
+    return found
+
+
+def _triangles(sample: Sample) -> Floats:
+    """Closed walks of length three of each graph, and paths of length two."""
+    counts = []
+    for a, b in zip(sample.starts[:-1], sample.starts[1:], strict=True):
+        first, last = sample.edge_starts[a], sample.edge_starts[b]
+        degrees = np.diff(sample.edge_starts[a : b + 1])
+        adjacent = np.zeros((b - a, b - a))
+        adjacent[sample.sources[first:last] - a, np.repeat(np.arange(b - a), degrees)] = 1.0
+        counts.append([float((adjacent @ adjacent * adjacent.T).sum()), float((degrees * (degrees - 1)).sum())])
+    return np.array(counts)
