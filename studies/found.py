@@ -5,7 +5,7 @@
 Every seed has data of its own: 500 graphs or sets of 20 to 29 elements, features uniform in (0, 1), once without noise
 and once with labels off by 5 % (normal, relative). For node targets it is 120 graphs. "Right" means the same function:
 the mean relative error at 16 times the sizes is at most 0.1 % without noise, and with noise at most three standard
-errors of a scale that is fitted to 500 labels. The laws in ``KEPT_BACK`` were written down with the others and run once.
+errors of a scale that is fitted to 500 labels. The laws in ``KEPT_BACK`` were first run at the end.
 
 A run that was interrupted goes on where it stopped.
 """
