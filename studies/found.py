@@ -3,9 +3,10 @@
     python -m studies.found --out results/learned/found.json
 
 Every seed has data of its own: 500 graphs or sets of 20 to 29 elements, features uniform in (0, 1), once without noise
-and once with labels off by 5 % (normal, relative). For node targets it is 120 graphs. "Right" means the same function:
-the mean relative error at 16 times the sizes is at most 0.1 % without noise, and with noise at most three standard
-errors of a scale that is fitted to 500 labels. The laws in ``KEPT_BACK`` were first run at the end.
+and once with labels off by 5 % (normal, relative; for classes 5 % get another class). For targets of nodes it is 120
+graphs. "Right" means the same function: the mean relative error at 16 times the sizes is at most 0.1 % without noise,
+and with noise at most three standard errors of a scale that is fitted to 500 labels; for classes at most 1 % and 2 %
+are wrong there. The laws in ``KEPT_BACK`` were written down with the others and were first run at the end.
 
 A run that was interrupted goes on where it stopped.
 """
@@ -37,6 +38,7 @@ COUNT, SIZES = {"graph": 500, "set": 500, "node": 120}, (20, 30)
 FACTORS = (2, 4, 8, 16)
 LARGER = 10  # graphs of each larger size
 EXACT, NOISY = 0.001, 3 * NOISE / math.sqrt(500)
+EXACT_CLASSES, NOISY_CLASSES = 0.01, 0.02
 MANY, FEW = 100, 20
 
 
@@ -61,11 +63,32 @@ def closed_sums(x: Floats, g: Graph) -> Floats:
     return over_neighbors(np.add, x, g) + x
 
 
-def triangles(x: Floats, g: Graph) -> float:
-    """The number of triangles, and one so that no label is 0."""
+def squared_adjacency(g: Graph) -> tuple[Floats, Floats]:
+    """The adjacency matrix, and its square."""
     adjacent = np.zeros((g.nodes, g.nodes))
     adjacent[g.edges[0], g.edges[1]] = 1.0
-    return 1.0 + float((adjacent @ adjacent * adjacent).sum()) / 6
+    return adjacent, adjacent @ adjacent
+
+
+def triangles(x: Floats, g: Graph) -> float:
+    """The number of triangles, and one so that no label is 0."""
+    adjacent, square = squared_adjacency(g)
+    return 1.0 + float((square * adjacent).sum()) / 6
+
+
+def squares(x: Floats, g: Graph) -> float:
+    """Closed walks of length four."""
+    return float(np.square(squared_adjacency(g)[1]).sum())
+
+
+def quartiles(x: Floats) -> float:
+    """The distance of the quartiles."""
+    return float(np.subtract(*np.quantile(x, (0.75, 0.25))))
+
+
+def decided(threshold: float, label: Callable[..., Any]) -> Callable[..., Any]:
+    """The class 1 where a label is above a threshold, else 0."""
+    return lambda *given: (np.asarray(label(*given)) > threshold).astype(float)
 
 
 def _law(name: str, level: str, label: Callable[..., Any], ones: bool = False) -> Law:
@@ -88,6 +111,9 @@ INSIDE = {
             _law("set sum/(n+1)", "set", lambda x: x.sum() / (len(x) + 1)),
             _law("node min", "node", lambda x, g: over_neighbors(np.minimum, x, g)),
             _law("node sum", "node", lambda x, g: over_neighbors(np.add, x, g)),
+            _law("wedges", "graph", lambda x, g: (g.degree * (g.degree - 1) / 2).sum(), True),
+            _law("set L4", "set", lambda x: (x**4).sum() ** (1 / 4)),
+            _law("set n^(1/3) * rms", "set", lambda x: len(x) ** (1 / 3) * np.sqrt(np.square(x).mean())),
             _law("node self + max", "node", lambda x, g: x + over_neighbors(np.maximum, x, g)),
         )
     },
@@ -98,7 +124,27 @@ OUTSIDE = {
         _law("set median", "set", lambda x: np.median(x)),
         _law("triangles", "graph", triangles, True),
         _law("set deviation", "set", lambda x: x.std()),
-        _law("wedges", "graph", lambda x, g: (g.degree * (g.degree - 1) / 2).sum(), True),
+        _law("node self * sum", "node", lambda x, g: x * over_neighbors(np.add, x, g)),
+    )
+}
+OUTSIDE_KEPT_BACK = {
+    law.name: law
+    for law in (
+        _law("set max * min", "set", lambda x: x.max() * x.min()),
+        _law("set quartiles", "set", quartiles),
+        _law("squares", "graph", squares, True),
+    )
+}
+CLASSES = {
+    law.name: law
+    for law in (
+        _law("class: maxdegree", "graph", decided(14.5, lambda x, g: g.degree.max()), True),
+        _law("class: mean of maxima", "graph", decided(0.87, lambda x, g: largest(x, g).mean())),
+        _law("class: edges", "graph", decided(150.0, lambda x, g: g.degree.sum() / 2), True),
+        _law("class: set mean", "set", decided(0.5, lambda x: x.mean())),
+        _law("class: set rms", "set", decided(0.58, lambda x: np.sqrt(np.square(x).mean()))),
+        _law("class: set range", "set", decided(0.93, lambda x: x.max() - x.min())),
+        _law("class: node sum", "node", decided(6.0, lambda x, g: over_neighbors(np.add, x, g))),
     )
 }
 NOTHING = {"noise": Law("noise", "noise", "graph", lambda x, g: 0.0)}
@@ -128,7 +174,14 @@ OFTEN = (
     "triangles",
     "noise",
 )
-GROUPS = {"inside": INSIDE, "kept back": KEPT_BACK, "outside": OUTSIDE, "nothing": NOTHING}
+GROUPS = {
+    "inside": INSIDE,
+    "classes": CLASSES,
+    "inside, kept back": KEPT_BACK,
+    "outside": OUTSIDE,
+    "outside, kept back": OUTSIDE_KEPT_BACK,
+    "nothing": NOTHING,
+}
 ALL = {name: law for group in GROUPS.values() for name, law in group.items()}
 
 
@@ -153,44 +206,64 @@ def outcome(name: str, noise: float, seed: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     law = ALL[name]
     graphs = draw(law, "train", COUNT[law.level], SIZES, seed)
-    random = np.random.default_rng([seed, round(100 * noise)])
+    random = np.random.default_rng([seed, round(100 * noise), list(ALL).index(name)])
     for graph in graphs:
-        strength = torch.from_numpy(random.standard_normal(graph.y.numel()))
-        graph.y = strength if name in NOTHING else graph.y * (1 + noise * strength)
+        graph.y = noisy(graph.y, name, noise, random)
     began = time.monotonic()
-    found = find_law(graphs, level=law.level)
+    found = find_law(graphs, level=law.level, classes=name in CLASSES)
     seconds = time.monotonic() - began
     errors = {}
     for factor in FACTORS if found.law is not None and name not in NOTHING else ():
         larger = draw(law, f"{factor} times", LARGER, (SIZES[0] * factor, (SIZES[1] - 1) * factor + 1), seed)
         y = np.concatenate([graph.y.numpy() for graph in larger])
-        errors[str(factor)] = float(np.abs(found.law.predict(larger) - y).mean() / np.abs(y).mean())
+        given = found.law.predict(larger)
+        errors[str(factor)] = float(
+            (given != y).mean() if name in CLASSES else np.abs(given - y).mean() / np.abs(y).mean()
+        )
     return {
         "law": name,
         "noise": noise,
         "seed": seed,
         "verdict": found.verdict,
         "formula": str(found.law),
+        "alternatives": len(found.alternatives),
         "left": found.noise,
-        "trusted": found.trusted_size,
+        "factor": found.trusted_size / found.largest,
         "tolerance": found.tolerance,
+        "apart": found.apart,
         "errors": errors,
         "seconds": round(seconds, 2),
     }
 
 
+def noisy(y: torch.Tensor, name: str, noise: float, random: np.random.Generator) -> torch.Tensor:
+    """Labels with noise: relative for numbers, another class for classes; noise alone where that is the law."""
+    strength = torch.from_numpy(random.standard_normal(y.numel()))
+    if name in NOTHING:
+        return strength
+    if name in CLASSES:
+        other = torch.from_numpy(random.random(y.numel())) < noise
+        return torch.where(other, 1 - y, y)
+    return y * (1 + noise * strength)
+
+
 def right(run: dict[str, Any]) -> bool:
     """Whether a run found the same function."""
-    return bool(run["errors"]) and run["errors"]["16"] <= (NOISY if run["noise"] else EXACT)
+    exact, off = (EXACT_CLASSES, NOISY_CLASSES) if run["law"] in CLASSES else (EXACT, NOISY)
+    return bool(run["errors"]) and run["errors"]["16"] <= (off if run["noise"] else exact)
+
+
+def trusted(run: dict[str, Any]) -> bool:
+    """Whether the true error is within the stated tolerance at all sizes up to the stated one."""
+    return all(error <= run["tolerance"] for factor, error in run["errors"].items() if int(factor) <= run["factor"])
 
 
 def plan() -> Iterator[tuple[str, float, int]]:
     """Every draw of the study, the first seeds of all laws first."""
     for seed in range(MANY):
         for name in ALL:
-            noisy = (0.0,) if name in NOTHING else (0.0, NOISE)
-            often = name in OFTEN
-            yield from ((name, noise, seed) for noise in noisy if seed < (MANY if often else FEW))
+            noises = (0.0,) if name in NOTHING else (0.0, NOISE)
+            yield from ((name, noise, seed) for noise in noises if seed < (MANY if name in OFTEN else FEW))
 
 
 def main() -> None:
@@ -198,11 +271,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/learned/found.json"))
     parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--laws", nargs="*", choices=list(GROUPS), default=list(GROUPS), help="groups of laws")
     parser.add_argument("--most", type=float, default=math.inf, help="seconds, after which no draw is begun any more")
     given = parser.parse_args()
     runs = read_runs(given.out)
     there = {(run["law"], run["noise"], run["seed"]) for run in runs}
-    jobs = [job for job in plan() if job not in there]
+    wanted = {name for group in given.laws for name in GROUPS[group]}
+    jobs = [job for job in plan() if job not in there and job[0] in wanted]
     began = time.monotonic()
     with ProcessPoolExecutor(given.workers) as pool:
         for first in range(0, len(jobs), 20 * given.workers):

@@ -4,55 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 
 import numpy as np
 from torch_geometric.data import Data
 
+from gnpool.insight.laws.classes import Rule, anything_of_classes, constant_length, errors_left, search_classes
+from gnpool.insight.laws.law import Law
 from gnpool.insight.laws.points import Floats
-from gnpool.insight.laws.probes import probes_of
-from gnpool.insight.laws.search import Candidate, anything, cost_array, fit, search, structure_left, usable
-from gnpool.insight.laws.space import Level, Sample, Term, level_of, terms_and_values, values_of
-from gnpool.insight.laws.trust import FACTORS, trusted_size
+from gnpool.insight.laws.probes import permuted_relation, probes_of
+from gnpool.insight.laws.refine import refined
+from gnpool.insight.laws.search import Candidate, Matrix, fit, predictions, search, structure_left
+from gnpool.insight.laws.space import Level, Sample, level_of, terms_and_values, values_of
+from gnpool.insight.laws.trust import FACTORS, Trust, certify
 
 ROWS = {"graph": 1000, "set": 1000, "node": 3000}  # targets that the search looks at; the numbers are fitted to all
 LEAST = 30  # targets, below which nothing can be said
-CHANCE = 0.01  # how often pure noise may pass for something learned, and a law for none
+CHANCE = 0.01  # how often a law may be called approximate
+NOTHING = 0.002  # how often pure noise may pass for something learned
 EXACT = 1e-5  # relative scatter, below which a law leaves nothing to explain
 RIVALS = 7.0  # nats: the odds of a candidate that is this much longer are 1 to 1,000
-MOST_RIVALS = 30
+MOST_RIVALS = 40
 TOLERANCE = 0.01  # relative difference between rivals, up to which a size is trusted
-
-
-@dataclass(frozen=True)
-class Law:
-    """A formula: a sum of terms with factors, and perhaps a constant. It predicts, and prints as a formula."""
-
-    terms: tuple[Term, ...]
-    factors: tuple[float, ...]
-    constant: float
-    level: Level
-    features: tuple[str, ...]
-
-    def predict(self, graphs: Sequence[Data] | Sample) -> Floats:
-        """The target of each graph, or of each node."""
-        sample = graphs if isinstance(graphs, Sample) else Sample.of(graphs)
-        parts = [factor * values_of(term, sample) for factor, term in zip(self.factors, self.terms, strict=True)]
-        return self.constant + np.sum(parts, axis=0)
-
-    def __str__(self) -> str:
-        element = "i" if self.level == "set" else "v"
-        parts = []
-        for factor, term in zip(self.factors, self.terms, strict=True):
-            text = term.describe(self.features, element)
-            size = _number(abs(factor))
-            sign = "-" if factor < 0 else "+"
-            parts.append((sign, text if size == "1" else f"{size} * {text}"))
-        if self.constant:
-            parts.append(("-" if self.constant < 0 else "+", _number(abs(self.constant))))
-        first = f"-{parts[0][1]}" if parts[0][0] == "-" else parts[0][1]
-        return " ".join([f"y = {first}", *(f"{sign} {text}" for sign, text in parts[1:])])
+PARTED = 0.01  # relative difference at larger sizes, from which on two formulas are two answers
+NEAR = 1.5  # a formula that leaves up to this much more than the best is a rival where there is no law
+LOOSE = 3.0  # tolerance of an approximate formula, in units of its error on the given graphs
+FEWEST_RIVALS = 10  # of an approximate formula
+MOST_CLASSES = 20
 
 
 @dataclass(frozen=True)
@@ -60,17 +38,23 @@ class Finding:
     """What :func:`find_law` has to say.
 
     Args:
-        verdict (str): ``"law"``: the formula leaves nothing but noise. ``"approximate"``: the formula is the best of
-            the space, but something is left that it does not explain, or noise could have made it up: it has several
-            fitted numbers. ``"nothing"``: no term is related to the targets
-            more than chance allows.
+        verdict (str): ``"law"``: the formula leaves nothing but noise. ``"undecided"``: so it does, but others that say
+            something else at larger sizes explain the data as well; the formula is the simplest. ``"approximate"``:
+            the formula is the best of the space, but something is left that it does not explain, or it has so many
+            fitted numbers that noise could have made it up. ``"nothing"``: no term is related to the targets more than
+            chance allows.
         law (Law, optional): The formula; None where nothing was found.
-        noise (float): Standard deviation of what the formula leaves, relative to the target's mean size.
-        spread (float): Standard deviation of the targets themselves, in the same unit.
-        trusted_size (int): Up to this number of nodes all formulas that explain the data as well agree.
-        tolerance (float): How well they agree up to there, relative.
+        noise (float): Standard deviation of what the formula leaves, relative to the mean size of the targets; for
+            classes the share of wrong ones.
+        spread (float): The same for the best constant.
+        trusted_size (int): Up to this number of nodes all formulas that explain the data as well agree within
+            ``tolerance``.
+        tolerance (float): Relative; for classes a share.
+        apart (float): How far apart they are at most, up to there.
         rivals (tuple[Law, ...]): These formulas.
+        alternatives (tuple[Law, ...]): Those of them that are another answer at 16 times the sizes.
         tried (int): Number of different terms of the space on this data.
+        largest (int): Nodes of the largest graph that was given.
     """
 
     verdict: str
@@ -79,46 +63,71 @@ class Finding:
     spread: float
     trusted_size: int
     tolerance: float
+    apart: float
     rivals: tuple[Law, ...]
+    alternatives: tuple[Law, ...]
     tried: int
     largest: int
 
     @property
     def found(self) -> bool:
-        """Whether there is a law."""
-        return self.verdict == "law"
+        """Whether the formula leaves nothing but noise."""
+        return self.verdict in ("law", "undecided")
 
     def __str__(self) -> str:
         if self.law is None:
             return "Nothing was learned: no term is related to the targets more than chance allows."
-        error = f"{100 * self.noise:.2g} %" if self.noise > EXACT else "0 %, to the precision of the data"
-        if self.trusted_size >= self.largest * FACTORS[-1]:
-            trust = f"Equally good formulas agree up to {self.trusted_size} nodes, the largest size that was tried."
+        head = str(self.law) if self.found else f"No law was found. The nearest formula is {self.law}"
+        return f"{head}. {self._left()} {self.trust()}"
+
+    def _left(self) -> str:
+        assert self.law is not None
+        if self.law.cuts:
+            return f"It is wrong on {100 * self.noise:.2g} % of the given targets."
+        if self.noise <= EXACT:
+            return "It fits the given targets to the last digit."
+        return f"What it leaves is {100 * self.noise:.2g} % of the targets{', which is noise' * self.found}."
+
+    def trust(self) -> str:
+        """Up to which size to trust the formula, and what else it could be, in words."""
+        words = []
+        if self.alternatives:
+            more = len(self.alternatives) - 1
+            others = f", as do {more} more" if more > 1 else ", as does another one" if more else ""
+            words.append(f"The data is explained as well by {self.alternatives[0]}{others}.")
+        if self.trusted_size <= self.largest:
+            words.append("Do not trust it on larger graphs.")
+        elif self.trusted_size >= self.largest * FACTORS[-1]:
+            words.append(f"Up to {self.trusted_size} nodes, the largest size that was tried, all such formulas agree")
         else:
-            trust = (
-                f"Trust it up to {self.trusted_size} nodes: beyond, formulas that fit as well differ by more than "
-                f"{100 * self.tolerance:.2g} %."
-            )
-        if self.verdict == "law":
-            return f"{self.law}. What is left is noise of {error}. {trust}"
-        return f"No law was found. The nearest formula is {self.law}, with an error of {error}. {trust}"
+            words.append(f"Trust it up to {self.trusted_size} nodes; up to there all such formulas agree")
+        if self.trusted_size > self.largest:
+            words[-1] += f" within {100 * self.tolerance:.2g} %."
+        return " ".join(words)
 
 
-def find_law(graphs: Sequence[Data], *, level: Level | None = None, features: Sequence[str] | None = None) -> Finding:
+def find_law(
+    graphs: Sequence[Data],
+    *,
+    level: Level | None = None,
+    classes: bool = False,
+    features: Sequence[str] | None = None,
+) -> Finding:
     r"""Finds the law behind the targets of graphs, sets or nodes, without training a network.
 
     The space: a feature (or the number 1), pooled over neighbours and then over nodes, each time by a pooling of the
-    lattice of p and the growth, :math:`n^g M_p`; over elements for sets; over one or two hops for nodes. A law is one
-    such term or a sum of two, with factors, and perhaps a constant. All of them are compared by one criterion, the
-    length of the description of the targets. It holds the prior of the formula, the fitted numbers, and what is left as
-    noise. What the best law leaves is then tested: is it related to anything else that can be computed from the graphs?
-
-    Targets are numbers; classes are not for this function.
+    lattice of p and the growth, :math:`n^g M_p`; over elements for sets; over one to three hops for nodes. A law is
+    one such term or a sum of two, with factors, and perhaps a constant; a law of classes cuts it. All of them are
+    compared by one criterion, the length of the description of the targets. It holds the prior of the formula, the
+    fitted numbers, and what is left as noise. Around the best ones small fractions of p and the growth are tried. What
+    the best law leaves is then tested: is it related to anything else that can be computed from the graphs? Last, the
+    formulas that explain the data as well are run on larger, grown graphs: where they part, trust ends.
 
     Args:
         graphs (Sequence[Data]): Graphs with ``x`` (optional), ``edge_index`` (none: sets) and ``y``, one number for
             each graph or one for each node.
         level (str, optional): ``"graph"``, ``"set"`` or ``"node"``. (default: as the shapes of ``y`` say)
+        classes (bool, optional): Whether ``y`` holds classes, numbered from 0. (default: ``False``)
         features (Sequence[str], optional): Names of the columns of ``x`` for formulas. (default: ``x``, or ``x1``, ...)
 
     Returns:
@@ -136,61 +145,178 @@ def find_law(graphs: Sequence[Data], *, level: Level | None = None, features: Se
         ('law', 'y = 2 * max_i(x_i) - min_i(x_i)')
         >>> float(found.law.predict([Data(x=torch.linspace(0, 1, 1000).view(-1, 1) + 1)])[0])
         3.0
+        >>> found = find_law([Data(x=one.x, y=torch.tensor(int(one.x.mean() > 0.5))) for one in sets], classes=True)
+        >>> print(found.law)
+        y = 0 if mean_i(x_i) <= 0.5, else 1
     """
     level = level or level_of(graphs)
     y = np.concatenate([graph.y.detach().cpu().double().reshape(-1).numpy() for graph in graphs])
+    whole = Sample.of(graphs)
+    names = tuple(features) if features is not None else _names(whole.x.shape[1] - 1)
+    return find_law_of(whole, y, level, names, classes)
+
+
+def find_law_of(whole: Sample, y: Floats, level: Level, names: tuple[str, ...], classes: bool = False) -> Finding:
+    """:func:`find_law` of graphs as flat arrays, with their targets ``y`` and the ``names`` of the features."""
     if not np.isfinite(y).all():
         raise ValueError("find_law: a target is not finite")
     if len(y) < LEAST:
         raise ValueError(f"find_law: {len(y)} targets are too few, {LEAST} are the least")
-    part = _first(graphs, level)
-    sample, whole = Sample.of(part), Sample.of(graphs)
-    names = tuple(features) if features is not None else _names(sample.x.shape[1] - 1)
-    every, values = terms_and_values(sample, level)
-    costs = cost_array(every, len(names))
-    kept = usable(values, costs)
-    terms, values, costs = [every[k] for k in kept], values[:, kept], costs[kept]
-    seen = y[: len(values)]
+    if len(names) != whole.x.shape[1] - 1:
+        raise ValueError(f"find_law: 'features' has {len(names)} names for {whole.x.shape[1] - 1} columns")
+    sample = _first(whole, level)
+    terms, values = terms_and_values(sample, level)
+    matrix = Matrix.of(terms, values, len(names))
+    problem = _Problem(whole, sample, level, names, matrix, y, y[: len(values)], probes_of(sample, level))
+    return _find_classes(problem) if classes else _find_numbers(problem, values)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What is given: all graphs, those that the search looks at, and the terms on these."""
+
+    whole: Sample
+    sample: Sample
+    level: Level
+    names: tuple[str, ...]
+    matrix: Matrix
+    y: Floats  # of all
+    seen: Floats  # of those that the search looks at
+    probes: Floats
+
+    @property
+    def largest(self) -> int:
+        return int(np.diff(self.whole.starts).max())
+
+    def nothing(self, spread: float) -> Finding:
+        """The finding that there is nothing."""
+        tried = len(self.matrix.terms)
+        return Finding("nothing", None, spread, spread, self.largest, math.inf, 0.0, (), (), tried, self.largest)
+
+    def finding(self, certain: bool, law: Law, rivals: list[Law], noise: float, spread: float, trust: Trust,
+                tolerance: float) -> Finding:  # fmt: skip
+        """The finding of a law and its rivals."""
+        parted = tuple(one for one, far in zip(rivals, trust.parted, strict=True) if far > PARTED)
+        verdict = "approximate" if not certain else "undecided" if parted else "law"
+        return Finding(
+            verdict, law, noise, spread, max(trust.size, self.largest), tolerance, trust.apart, tuple(rivals),
+            parted if certain else (), len(self.matrix.terms), self.largest,
+        )  # fmt: skip
+
+
+def _find_numbers(problem: _Problem, values: Floats) -> Finding:
+    y, matrix, level = problem.seen, problem.matrix, problem.level
     size = float(np.abs(y).mean()) or 1.0
-    spread, largest = float(y.std()) / size, int(np.diff(whole.starts).max())
-    if anything(values, seen) > CHANCE:
-        return Finding("nothing", None, spread, spread, largest, math.inf, (), len(terms), largest)
-    candidates = search(values, seen, costs)
+    spread = float(y.std()) / size
+    if permuted_relation(matrix.values, y[:, None]) > NOTHING:
+        return problem.nothing(spread)
+    candidates = search(matrix.values, y, matrix.costs)
+    if _relative(candidates[0], y) > EXACT:
+        candidates = refined(candidates, matrix, problem.sample, y)
     best = candidates[0]
-    exact = _relative(best, seen) <= EXACT
-    others = np.concatenate([values, probes_of(sample, level)], axis=1)
-    certain = exact or (best.simple and structure_left(best, values, others, seen) > CHANCE)
-    verdict = "law" if certain else "approximate"
-    odds = RIVALS if certain else 2 * RIVALS
-    near = [one for one in candidates[1:] if one.length - best.length < odds]
-    law = _law(best, terms, level, names, whole, y)
-    rivals = tuple(_law(one, terms, level, names, whole, y) for one in near[:MOST_RIVALS])
-    noise = float(np.sqrt(np.square(y - law.predict(whole)).mean())) / size
-    tolerance = max(TOLERANCE, noise if verdict == "law" else 3 * noise)
-    trusted, _ = trusted_size(sample, level, law.predict, [rival.predict for rival in rivals], tolerance)
-    return Finding(verdict, law, noise, spread, trusted, tolerance, rivals, len(terms), largest)
+    exact = _relative(best, y) <= EXACT
+    terms = matrix.values[:, list(best.columns)]
+    certain = exact or (_simple(best, matrix) and structure_left(best, terms, problem.probes, values, y) > CHANCE)
+    law = _law(best, problem)
+    rivals = [_law(one, problem) for one in _rivals(candidates, matrix, y, certain)]
+    left = problem.y - law.predict(problem.whole)
+    noise = float(np.sqrt(np.square(left).mean())) / size
+    error, slope = (0.0, 0.0) if certain else _drift(best, problem)
+    tolerance = max(TOLERANCE, noise if certain else LOOSE * error)
+    trust = certify(problem.sample, level, law, rivals, tolerance, error, slope)
+    return problem.finding(certain, law, rivals, noise, spread, trust, tolerance)
 
 
-def _first(graphs: Sequence[Data], level: Level) -> Sequence[Data]:
+def _find_classes(problem: _Problem) -> Finding:
+    y = problem.seen.astype(np.int64)
+    count = int(problem.y.max()) + 1
+    if (problem.y != np.floor(problem.y)).any() or problem.y.min() < 0 or count > MOST_CLASSES:
+        raise ValueError(f"find_law: classes must be numbered from 0, at most {MOST_CLASSES} of them")
+    spread = 1 - float(np.bincount(problem.y.astype(np.int64)).max()) / len(problem.y)
+    if count < 2 or anything_of_classes(problem.matrix, y, count) > NOTHING:
+        return problem.nothing(spread)
+    rules = search_classes(problem.matrix, y, count)
+    best = rules[0]
+    if best.length >= constant_length(y, count):
+        return problem.nothing(spread)
+    certain = best.wrong == 0 or errors_left(best, problem.matrix, problem.probes, y) > CHANCE
+    near = [one for one in rules[1:] if certain and one.length - best.length < RIVALS][:MOST_RIVALS]
+    near = near or rules[1 : 1 + FEWEST_RIVALS] if not certain else near
+    law, *rivals = [_law_of_rule(one, problem) for one in (best, *near)]
+    noise = float((law.predict(problem.whole) != problem.y).mean())
+    tolerance = max(TOLERANCE, noise)
+    trust = certify(problem.sample, problem.level, law, rivals, tolerance)
+    return problem.finding(certain, law, rivals, noise, spread, trust, tolerance)
+
+
+def _simple(candidate: Candidate, matrix: Matrix) -> bool:
+    """Whether noise cannot have made it up from other terms: one term, or simple factors and no small fractions."""
+    if candidate.intercept:
+        return False
+    lattice = all(point.common for k in candidate.columns for point in matrix.terms[k].poolings)
+    return len(candidate.columns) == 1 or (candidate.fitted_numbers == 0 and lattice)
+
+
+def _rivals(candidates: Sequence[Candidate], matrix: Matrix, y: Floats, certain: bool) -> list[Candidate]:
+    """Other forms that explain the data as well; where there is no law, those that come near it."""
+    best = candidates[0]
+    forms: dict[object, Candidate] = {best.form: best}
+    for one in candidates:
+        forms.setdefault(one.form, one)
+    others = list(forms.values())[1:]
+    if certain:
+        return [one for one in others if one.length - best.length < RIVALS][:MOST_RIVALS]
+    scatter = [float(np.sqrt(np.square(y - predictions(one, matrix.values)).mean())) for one in others]
+    usual = float(np.sqrt(np.square(y - predictions(best, matrix.values)).mean()))
+    near = [one for one, rest in zip(others, scatter, strict=True) if rest <= NEAR * usual]
+    return (near if len(near) >= FEWEST_RIVALS else others[:FEWEST_RIVALS])[:MOST_RIVALS]
+
+
+def _drift(candidate: Candidate, problem: _Problem) -> tuple[float, float]:
+    """The mean relative error of a formula, and the power of the size with which it grows beyond a fit to the smaller.
+
+    Its numbers are fitted to the smaller half of the graphs; the power compares its error there and on the larger half.
+    """
+    y, sizes = problem.seen, np.diff(problem.sample.starts)
+    values = problem.matrix.values[:, list(candidate.columns)]
+    error = _mean_error(y, predictions(candidate, problem.matrix.values))
+    nodes = np.repeat(sizes, sizes) if problem.level == "node" else sizes
+    small = nodes <= np.median(nodes)
+    if small.all() or small.sum() < LEAST:
+        return error, 0.0
+    refit = fit(values[small], y[small], 0.0, candidate.columns, candidate.intercept, candidate.noise)
+    fitted = predictions(refit, problem.matrix.values)
+    inside, outside = _mean_error(y[small], fitted[small]), _mean_error(y[~small], fitted[~small])
+    ratio = float(nodes[~small].mean() / nodes[small].mean())
+    return error, max(0.0, math.log(max(outside, 1e-300) / max(inside, 1e-300)) / math.log(ratio))
+
+
+def _mean_error(y: Floats, fitted: Floats) -> float:
+    return float(np.abs(y - fitted).mean() / np.abs(y).mean())
+
+
+def _first(whole: Sample, level: Level) -> Sample:
     """As many graphs, from the first, as the search looks at."""
-    if level != "node":
-        return graphs[: ROWS[level]]
-    nodes = np.cumsum([graph.num_nodes for graph in graphs])
-    return graphs[: int(np.searchsorted(nodes, ROWS[level])) + 1]
+    sizes = np.diff(whole.starts)
+    count = ROWS[level] if level != "node" else int(np.searchsorted(np.cumsum(sizes), ROWS[level])) + 1
+    return whole if count >= len(sizes) else whole.select(np.arange(count))
 
 
-def _law(
-    candidate: Candidate, terms: Sequence[Term], level: Level, names: tuple[str, ...], whole: Sample, y: Floats
-) -> Law:
+def _law(candidate: Candidate, problem: _Problem) -> Law:
     """The law with its numbers fitted to all targets; simple factors stay as they are."""
-    chosen = tuple(terms[k] for k in candidate.columns)
+    chosen = tuple(problem.matrix.terms[k] for k in candidate.columns)
     factors = list(candidate.coefficients)
-    values = np.column_stack([values_of(term, whole) for term in chosen])
-    if candidate.errors and len(values) > 0:
-        again = fit(values, y, 0.0, candidate.columns, candidate.intercept, candidate.noise)
+    if candidate.fitted_numbers and len(problem.y) > len(problem.seen):
+        values = np.column_stack([values_of(term, problem.whole) for term in chosen])
+        again = fit(values, problem.y, 0.0, candidate.columns, candidate.intercept, candidate.noise)
         factors = list(again.coefficients)
     constant = factors.pop() if candidate.intercept else 0.0
-    return Law(chosen, tuple(factors), constant, level, names)
+    return Law(chosen, tuple(factors), constant, problem.level, problem.names)
+
+
+def _law_of_rule(rule: Rule, problem: _Problem) -> Law:
+    chosen = tuple(problem.matrix.terms[k] for k in rule.columns)
+    return replace(Law(chosen, rule.factors, 0.0, problem.level, problem.names), cuts=rule.cuts, order=rule.order)
 
 
 def _relative(candidate: Candidate, y: Floats) -> float:
@@ -199,11 +325,3 @@ def _relative(candidate: Candidate, y: Floats) -> float:
 
 def _names(count: int) -> tuple[str, ...]:
     return ("x",) if count == 1 else tuple(f"x{k + 1}" for k in range(count))
-
-
-def _number(value: float) -> str:
-    """Short: a small fraction where it is one to rounding, else four digits."""
-    near = Fraction(value).limit_denominator(12)
-    if near and abs(value - near) <= 1e-6 * value:
-        return str(near)
-    return f"{value:.4g}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,11 @@ KNOWN = {
 MEANS = {1.0: "mean", 2.0: "rms", 3.0: "cubic_mean", 0.0: "geometric_mean", -1.0: "harmonic_mean",
          math.inf: "max", -math.inf: "min"}  # fmt: skip
 LATTICE = len(POWERS) * len(GROWTHS) + 1  # and the norm of p = 3, whose growth is 1/3
+# Small fractions, which are tried around a good point of the lattice.
+FINE_POWERS = tuple(
+    sign * size for size in (1 / 3, 1 / 2, 2 / 3, 1.0, 3 / 2, 2.0, 5 / 2, 3.0, 4.0, 5.0) for sign in (1.0, -1.0)
+)
+FINE_GROWTHS = tuple(sorted({sign * k / d for d in (1, 2, 3, 4) for k in range(2 * d + 1) for sign in (1.0, -1.0)}))
 
 
 @dataclass(frozen=True)
@@ -40,26 +46,50 @@ class Point:
 
     @property
     def name(self) -> str:
-        """As in a formula: ``sum``, ``rms``, or ``n^0.5*mean``."""
+        """As in a formula: ``sum``, ``rms``, ``n^0.5*mean``, ``l4`` or ``mean_p1.5``."""
         if self.joined:
             return "mean_with_0" if self.p == 1.0 else "harmonic_sum_with_1"
         if (self.p, self.growth) in KNOWN:
             return KNOWN[self.p, self.growth]
-        return f"n^{self.growth:g}*{MEANS[self.p]}"
+        if self.p > 0 and math.isclose(self.p * self.growth, 1.0, rel_tol=1e-12):
+            return f"l{_fraction(self.p)}"
+        mean = MEANS[self.p] if self.p in MEANS else f"mean_p{_fraction(self.p)}"
+        return mean if self.growth == 0 else f"n^{_exponent(self.growth)}*{mean}"
+
+    @property
+    def common(self) -> bool:
+        """Whether it is a point of the lattice, with a name or not, and no small fraction in between."""
+        return self.joined or (self.p in POWERS and self.growth in GROWTHS) or (self.p, self.growth) in KNOWN
 
     @property
     def cost(self) -> float:
         """Its part of the length of a description, in nats: the negative logarithm of its prior probability.
 
         Half of the probability belongs to the four common poolings, a quarter to the others that have a name, an
-        eighth to the rest of the lattice and an eighth to the two with an element that joined.
+        eighth to the rest of the lattice. What is left is divided among the two with an element that joined (half of
+        it), the means and norms of other powers, and all other small fractions.
         """
         if self.joined:
-            return math.log(8 * 2)
+            return math.log(16 * 2)
         if (self.p, self.growth) in COMMON:
             return math.log(2 * len(COMMON))
-        known = len(KNOWN) - len(COMMON)
-        return math.log(4 * known if (self.p, self.growth) in KNOWN else 8 * (LATTICE - len(KNOWN)))
+        if (self.p, self.growth) in KNOWN:
+            return math.log(4 * (len(KNOWN) - len(COMMON)))
+        if self.common:
+            return math.log(8 * (LATTICE - len(KNOWN)))
+        if self.growth == 0 or math.isclose(self.p * self.growth, 1.0, rel_tol=1e-12):
+            return math.log(32 * 2 * len(FINE_POWERS))
+        return math.log(32 * len(FINE_POWERS) * len(FINE_GROWTHS))
+
+
+def _fraction(value: float) -> str:
+    near = Fraction(value).limit_denominator(12)
+    return str(near) if near.denominator <= 4 else f"{value:g}"
+
+
+def _exponent(value: float) -> str:
+    text = _fraction(value)
+    return text if text.isdigit() else f"({text})"
 
 
 POINTS = (
@@ -68,6 +98,8 @@ POINTS = (
     Point(1.0, 0.0, joined=True),
     Point(-1.0, -1.0, joined=True),
 )
+FINE = tuple(Point(p, growth) for p in (*POWERS, *FINE_POWERS) for growth in FINE_GROWTHS)
+FINE = tuple(dict.fromkeys((*POINTS, *FINE, *(Point(p, 1 / p) for p in FINE_POWERS))))
 
 
 def pool(x: Floats, starts: Ints, points: Iterable[Point]) -> Floats:
@@ -81,13 +113,14 @@ def pool(x: Floats, starts: Ints, points: Iterable[Point]) -> Floats:
     means: dict[float, Floats] = {p: _power_mean(x, starts, counts, p) for p in {point.p for point in points}}
     n = np.maximum(counts, 1.0)[:, None]
     with np.errstate(all="ignore"):
+        powers = {growth: n**growth for growth in {point.growth for point in points}}
         columns = []
         for point in points:
             mean = means[point.p]
             if point.joined:
                 columns.append(mean * n / (n + 1) if point.p == 1.0 else 1 / (1 + counts[:, None] / mean))
             else:
-                columns.append(mean * n**point.growth)
+                columns.append(mean * powers[point.growth])
     return np.stack(columns, axis=-1)
 
 
@@ -112,8 +145,10 @@ def _power_mean(x: Floats, starts: Ints, counts: Floats, p: float) -> Floats:
             result[some] = (reduce(np.add, np.where(x > 0, x, np.nan) ** p) / n) ** (1 / p)
         elif p == 1.0:
             result[some] = reduce(np.add, x) / n
-        elif p % 2 == 1.0:
+        elif p == 2.0:
+            result[some] = np.sqrt(reduce(np.add, np.square(x)) / n)
+        elif p == 3.0:
             result[some] = np.cbrt(reduce(np.add, x**3) / n)
         else:
-            result[some] = np.sqrt(reduce(np.add, np.square(x)) / n)
+            result[some] = (reduce(np.add, np.where(x >= 0, x, np.nan) ** p) / n) ** (1 / p)
     return result

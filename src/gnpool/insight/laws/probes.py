@@ -8,6 +8,9 @@ from gnpool.insight.laws.points import Floats
 from gnpool.insight.laws.space import Level, Sample
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+DRAWS = 1000  # of random signs or orders, for probabilities
+GROUPS = 6  # that a quantity is cut into
+CONSTANT = 1e-9  # a column that varies less, relatively, is constant
 MOST_EDGES = 3_000_000  # beyond, triangles are not counted
 
 
@@ -29,6 +32,39 @@ def probes_of(sample: Sample, level: Level) -> Floats:
     if sample.loops and len(sample.sources) <= MOST_EDGES:
         found = np.concatenate([found, _triangles(sample)], axis=1)
     return found
+
+
+def groups_of(columns: Floats) -> Floats:
+    """For each column, indicators of its quantile groups: a relation of any form to them shows."""
+    found = []
+    for column in columns.T:
+        if np.isfinite(column).all():
+            edges = np.unique(np.quantile(column, np.linspace(0, 1, GROUPS + 1)[1:-1]))
+            place = np.searchsorted(edges, column, side="right")
+            found += [(place == k).astype(np.float64) for k in range(len(edges) + 1)]
+    return np.stack(found, axis=1)
+
+
+def permuted_relation(columns: Floats, targets: Floats) -> float:
+    """The probability that ``targets`` (n, k) in random order are as strongly related to any column as they are."""
+    with np.errstate(all="ignore"):
+        size = np.linalg.norm(columns, axis=0)
+        centred = columns - columns.mean(axis=0)
+        norms = np.linalg.norm(centred, axis=0)
+        alive = np.isfinite(norms) & (norms > CONSTANT * size)
+        unit = centred[:, alive] / norms[alive]
+    spread = targets - targets.mean(axis=0)
+    spread = spread[:, np.ptp(targets, axis=0) > 0]
+    if unit.shape[1] == 0 or spread.shape[1] == 0:
+        return 1.0
+    spread = spread / np.linalg.norm(spread, axis=0)
+    random = np.random.default_rng(0)
+    strongest = np.zeros(DRAWS)
+    for target in spread.T:
+        shuffled = np.stack([random.permutation(target) for _ in range(DRAWS)], axis=1)
+        strongest = np.maximum(strongest, np.abs(unit.T @ shuffled).max(axis=0))
+    seen = float(np.abs(unit.T @ spread).max())
+    return (1 + int((strongest >= seen).sum())) / (1 + DRAWS)
 
 
 def _triangles(sample: Sample) -> Floats:

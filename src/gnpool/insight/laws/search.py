@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnpool.insight.laws.points import Floats
+from gnpool.insight.laws.probes import DRAWS, groups_of
 from gnpool.insight.laws.space import Term
 
 PRECISION = 1e-6  # relative: a few roundings of float32 features and targets
@@ -25,7 +26,34 @@ NICE = (1.0, 2.0, 0.5, 3.0, 4.0, 1 / 3, 0.25)  # factors that are simpler than a
 SIGN_AND_NICE = math.log(2 * len(NICE))
 RANGE = math.log(8)  # nats: a fitted number may be anywhere within a few orders of magnitude
 COLLINEAR = 1e-9  # a pair whose columns are nearer than this says nothing that one of them does not
+MOST_RELATIVE = 0.4
 NOISES = ("constant", "relative")
+
+
+@dataclass
+class Matrix:
+    """Terms, their values (a column for each, a row for each target) and their prices; it can grow."""
+
+    terms: list[Term]
+    values: Floats
+    costs: Floats
+    features: int
+
+    @classmethod
+    def of(cls, terms: Sequence[Term], values: Floats, features: int) -> Matrix:
+        """The terms that differ on the data; of equal ones the cheapest."""
+        costs = np.array([term.cost(features) for term in terms])
+        kept = usable(values, costs)
+        return cls([terms[k] for k in kept], values[:, kept], costs[kept], features)
+
+    def column(self, term: Term, values: Floats) -> int:
+        """The number of a term; one that is new is added."""
+        if term in self.terms:
+            return self.terms.index(term)
+        self.terms.append(term)
+        self.values = np.column_stack([self.values, values])
+        self.costs = np.append(self.costs, term.cost(self.features))
+        return len(self.terms) - 1
 
 
 @dataclass(frozen=True)
@@ -41,10 +69,19 @@ class Candidate:
     length: float
 
     @property
-    def simple(self) -> bool:
-        """Whether it is one term alone, or has simple factors only: then noise cannot have made it up from others."""
-        nice = all(factor == nearest_nice(factor) for factor in self.coefficients)
-        return not self.intercept and (len(self.columns) == 1 or nice)
+    def possible(self) -> bool:
+        """Normal noise in proportion to the target is small against it, or the target would change its sign."""
+        return self.noise == "constant" or self.scatter <= MOST_RELATIVE
+
+    @property
+    def fitted_numbers(self) -> int:
+        """How many of its numbers are fitted: the others are simple."""
+        return sum(error > 0 for error in self.errors)
+
+    @property
+    def form(self) -> tuple[tuple[int, ...], bool]:
+        """Which terms, and whether there is a constant."""
+        return self.columns, self.intercept
 
 
 def usable(values: Floats, costs: Floats) -> list[int]:
@@ -79,11 +116,11 @@ def search(values: Floats, y: Floats, costs: Floats, most_terms: int = 2) -> lis
         for intercept in (False, True):
             found += _screen(values, y, costs, weights, intercept, noise, most_terms)
     found.sort(key=lambda one: one[0])
-    return sorted(
-        (fit(values[:, list(columns)], y, float(costs[list(columns)].sum()), columns, intercept, noise)
-         for _, columns, intercept, noise in found[:KEPT]),
-        key=lambda candidate: candidate.length,
-    )  # fmt: skip
+    fitted = [
+        fit(values[:, list(columns)], y, float(costs[list(columns)].sum()), columns, intercept, noise)
+        for _, columns, intercept, noise in found[:KEPT]
+    ]
+    return sorted((one for one in fitted if one.possible), key=lambda candidate: candidate.length)
 
 
 def _screen(
@@ -106,6 +143,8 @@ def _screen(
     def length(rest: Floats, numbers: int, cost: Floats) -> Floats:
         scatter = (np.maximum(rest, 0.0) + shared) / len(y)
         result: Floats = len(y) / 2 * np.log(scatter) - log_weights + (numbers + 1) / 2 * math.log(len(y)) + cost
+        if noise == "relative":
+            result = np.where(scatter > MOST_RELATIVE**2, math.inf, result)
         return result + (numbers - 1) * ANOTHER + numbers * RANGE
 
     single = length(total - explained**2, 1 + intercept, costs)
@@ -133,24 +172,45 @@ def _screen(
     return list({(columns, i, n): (size, columns, i, n) for size, columns, i, n in found}.values())
 
 
+def screen(values: Floats, costs: Floats, others: Floats, y: Floats, like: Candidate) -> Floats:
+    """The length of a law with each of the columns beside the ``others``, in the form of a candidate."""
+    weights = weights_of(y, like.noise)
+    assert weights is not None
+    beside = np.column_stack([others * weights[:, None], *([weights] if like.intercept else [])])
+    basis = np.linalg.qr(beside)[0] if beside.shape[1] else np.zeros((len(y), 0))
+    with np.errstate(all="ignore"):
+        weighted = values * weights[:, None]
+        size = np.linalg.norm(weighted, axis=0)
+        weighted = weighted - basis @ (basis.T @ weighted)
+        norms = np.linalg.norm(weighted, axis=0)
+        target = y * weights
+        target = target - basis @ (basis.T @ target)
+        explained = (weighted.T @ target) / norms
+        rest = np.maximum(float(target @ target) - explained**2, 0.0)
+        shared = PRECISION**2 * float(np.square(y * weights).sum())
+        lengths = len(y) / 2 * np.log((rest + shared) / len(y)) + costs
+    lengths[~np.isfinite(lengths) | (norms <= COLLINEAR * size)] = math.inf
+    result: Floats = lengths
+    return result
+
+
 def fit(values: Floats, y: Floats, cost: float, columns: tuple[int, ...], intercept: bool, noise: str) -> Candidate:
     """The numbers of one law by least squares; simple factors take the place of fitted ones where that is shorter."""
-    free = _solve(values, y, intercept, noise)
-    numbers = values.shape[1] + intercept
-    shared = cost + (numbers - 1) * ANOTHER + math.log(len(y)) / 2
-    best = Candidate(columns, intercept, noise, *free, 0.0)
-    best = replace(best, length=_left(best, values, y) + shared + numbers * _price_of_a_number(y))
-    if intercept:
-        return best
-    near = tuple(nearest_nice(factor) for factor in best.coefficients)
-    for choice in itertools.product(*({factor, nice} for factor, nice in zip(best.coefficients, near, strict=True))):
-        simple = [nice for nice, factor in zip(choice, best.coefficients, strict=True) if nice != factor]
-        if not simple:
-            continue
-        tried = _with_factors(best, choice, values, y)
-        price = len(simple) * SIGN_AND_NICE + (numbers - len(simple)) * _price_of_a_number(y)
-        tried = replace(tried, length=_left(tried, values, y) + shared + price)
-        best = min(best, tried, key=lambda candidate: candidate.length)
+    design = _design(values, intercept)
+    shared = cost + (design.shape[1] - 1) * ANOTHER + math.log(len(y)) / 2
+    free = _solve(design, y, noise, {})
+    near = {k: nearest_nice(free[0][k]) for k in range(values.shape[1])}
+    best: Candidate | None = None
+    for count in range(len(near) + 1):
+        for chosen in itertools.combinations(near, count):
+            fixed = {k: near[k] for k in chosen}
+            numbers = design.shape[1] - len(fixed)
+            solved = free if not fixed else _solve(design, y, noise, fixed)
+            tried = Candidate(columns, intercept, noise, *solved, 0.0)
+            price = shared + count * SIGN_AND_NICE + numbers * _price_of_a_number(y)
+            tried = replace(tried, length=_left(tried, values, y) + price)
+            best = tried if best is None or tried.length < best.length else best
+    assert best is not None
     return best
 
 
@@ -169,22 +229,32 @@ def _design(values: Floats, intercept: bool) -> Floats:
 
 
 def _solve(
-    values: Floats, y: Floats, intercept: bool, noise: str
+    design: Floats, y: Floats, noise: str, fixed: dict[int, float]
 ) -> tuple[tuple[float, ...], tuple[float, ...], float]:
-    """Factors, their standard errors and the scatter; relative noise by weights from the fit itself, without bias."""
-    design, weights = _design(values, intercept), weights_of(y, noise)
+    """Factors, their standard errors and the scatter; relative noise by weights from the fit itself, without bias.
+
+    ``fixed`` holds factors that stay as they are, by column; their standard error is 0.
+    """
+    free = [k for k in range(design.shape[1]) if k not in fixed]
+    factors, errors = np.zeros(design.shape[1]), np.zeros(design.shape[1])
+    for k, factor in fixed.items():
+        factors[k] = factor
+    rest = y - design @ factors
+    weights = weights_of(y, noise)
     assert weights is not None
     for _ in range(3 if noise == "relative" else 1):
-        weighted = design * weights[:, None]
+        weighted = design[:, free] * weights[:, None]
         scale = np.linalg.norm(weighted, axis=0)
-        solved = np.linalg.lstsq(weighted / scale, y * weights, rcond=None)[0] / scale
-        fitted = design @ solved
+        factors[free] = np.linalg.lstsq(weighted / scale, rest * weights, rcond=None)[0] / scale if free else 0.0
+        fitted = design @ factors
         if noise == "constant" or np.abs(fitted).min() <= 1e-6 * np.abs(y).mean():
             break
         weights = 1 / np.abs(fitted)
     scatter = _scatter(y, fitted, weights)
-    spread = scatter * np.sqrt(np.diag(np.linalg.pinv((weighted / scale).T @ (weighted / scale)))) / scale
-    return tuple(solved.tolist()), tuple(spread.tolist()), scatter
+    if free:
+        unit = weighted / scale
+        errors[free] = scatter * np.sqrt(np.diag(np.linalg.pinv(unit.T @ unit))) / scale
+    return tuple(factors.tolist()), tuple(errors.tolist()), scatter
 
 
 def _scatter(y: Floats, fitted: Floats, weights: Floats) -> float:
@@ -197,12 +267,6 @@ def _fitted_weights(candidate: Candidate, fitted: Floats, y: Floats) -> Floats:
     return np.ones_like(y) if candidate.noise == "constant" else 1 / np.maximum(np.abs(fitted), small)
 
 
-def _with_factors(candidate: Candidate, factors: tuple[float, ...], values: Floats, y: Floats) -> Candidate:
-    fitted = _design(values, candidate.intercept) @ np.array(factors)
-    scatter = _scatter(y, fitted, _fitted_weights(candidate, fitted, y))
-    return replace(candidate, coefficients=tuple(factors), scatter=scatter)
-
-
 def _left(candidate: Candidate, values: Floats, y: Floats) -> float:
     """The length of what a law leaves unexplained."""
     fitted = _design(values, candidate.intercept) @ np.array(candidate.coefficients)
@@ -210,50 +274,57 @@ def _left(candidate: Candidate, values: Floats, y: Floats) -> float:
     return len(y) * math.log(candidate.scatter) - float(np.log(weights).sum())
 
 
+def predictions(candidate: Candidate, values: Floats) -> Floats:
+    """What a law gives; ``values`` hold a column for each term."""
+    result: Floats = _design(values[:, list(candidate.columns)], candidate.intercept) @ np.array(candidate.coefficients)
+    return result
+
+
 def residuals(candidate: Candidate, values: Floats, y: Floats) -> tuple[Floats, Floats]:
     """What a law leaves of the targets, in units of its noise; and its weighted design matrix."""
-    design = _design(values[:, list(candidate.columns)], candidate.intercept)
+    design = _design(values, candidate.intercept)
     fitted = design @ np.array(candidate.coefficients)
     weights = _fitted_weights(candidate, fitted, y)
     return (y - fitted) * weights / candidate.scatter, design * weights[:, None]
 
 
-def structure_left(candidate: Candidate, values: Floats, probes: Floats, y: Floats, draws: int = 400) -> float:
-    """The probability that pure noise is as strongly related to any probe as what the law leaves is.
+def structure_left(candidate: Candidate, values: Floats, probes: Floats, terms: Floats, y: Floats) -> float:
+    """The probability that pure noise is as strongly related to any quantity as what the law leaves is.
 
-    ``probes`` holds a column for each. The residuals' signs are drawn anew for the comparison, so that noise of uneven
-    size does no harm. What the law itself can fit is taken out of probes and residuals alike.
+    ``values`` are the law's terms; ``probes`` and ``terms`` hold a column for each quantity. Probes, and what the law
+    gives, are also cut into groups of equal size, so that a relation of any form shows. The residuals' signs are drawn
+    anew for the comparison: noise of uneven size does no harm. What the law itself can fit is taken out of everything.
     """
     rest, design = residuals(candidate, values, y)
+    fitted = _design(values, candidate.intercept) @ np.array(candidate.coefficients)
+    weights = _fitted_weights(candidate, fitted, y)[:, None]
+    plain = np.concatenate([probes, terms], axis=1)
+    groups = groups_of(np.column_stack([probes, fitted]))
     basis = np.linalg.qr(design)[0]
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(len(y), DRAWS))
+    strongest, seen = np.zeros(DRAWS), 0.0
+    for columns in (plain, plain * weights, groups):
+        unit = _unit_outside(columns, basis)
+        if unit.shape[1]:
+            strongest = np.maximum(strongest, np.abs(unit.T @ (rest[:, None] * signs)).max(axis=0))
+            seen = max(seen, float(np.abs(unit.T @ rest).max()))
+    return (1 + int((strongest >= seen).sum())) / (1 + DRAWS)
+
+
+def _unit_outside(columns: Floats, basis: Floats) -> Floats:
+    """What a basis leaves of columns, each of norm 1; columns of which it leaves nothing are dropped."""
     with np.errstate(all="ignore"):
-        unit = probes / np.sqrt(np.square(probes).mean(axis=0))
-    unit = unit[:, np.isfinite(unit).all(axis=0)]
-    unit = unit - basis @ (basis.T @ unit)
-    norms = np.linalg.norm(unit, axis=0)
-    unit = unit[:, norms > 1e-6 * math.sqrt(len(y))] / norms[norms > 1e-6 * math.sqrt(len(y))]
-    if unit.shape[1] == 0:
-        return 1.0
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(len(y), draws))
-    strongest = np.abs(unit.T @ (rest[:, None] * signs)).max(axis=0)
-    seen = float(np.abs(unit.T @ rest).max())
-    return (1 + int((strongest >= seen).sum())) / (1 + draws)
+        size = np.linalg.norm(columns, axis=0)
+        columns = columns[:, np.isfinite(size) & (size > 0)] / size[np.isfinite(size) & (size > 0)]
+    columns = columns - basis @ (basis.T @ columns)
+    norms = np.linalg.norm(columns, axis=0)
+    result: Floats = columns[:, norms > 1e-6] / norms[norms > 1e-6]
+    return result
 
 
-def anything(values: Floats, y: Floats, draws: int = 400) -> float:
-    """The probability that targets in random order are as strongly related to any term as these are."""
-    centred = values - values.mean(axis=0)
-    norms = np.linalg.norm(centred, axis=0)
-    alive = norms > COLLINEAR * np.linalg.norm(values, axis=0)
-    if not alive.any() or np.ptp(y) == 0:
-        return 1.0
-    unit = centred[:, alive] / norms[alive]
-    random = np.random.default_rng(0)
-    shuffled = np.stack([random.permutation(y) for _ in range(draws)], axis=1)
-    strongest = np.abs(unit.T @ (shuffled - y.mean())).max(axis=0)
-    return (1 + int((strongest >= np.abs(unit.T @ (y - y.mean())).max()).sum())) / (1 + draws)
-
-
-def cost_array(terms: Sequence[Term], features: int) -> Floats:
-    """The prices of the terms."""
-    return np.array([term.cost(features) for term in terms])
+def pairs_near(matrix: Matrix, y: Floats, most: int) -> list[tuple[int, int]]:
+    """The pairs of terms that are linearly nearest to targets, with a constant."""
+    found = _screen(matrix.values, y, matrix.costs, np.ones_like(y), True, "constant", 2)
+    found.sort(key=lambda one: one[0])
+    pairs = [columns for _, columns, _, _ in found if len(columns) == 2]
+    return [(a, b) for a, b in pairs[:most]]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from gnpool.insight.laws.points import POINTS, Floats, Ints, Point, pool
+from gnpool.insight.laws.points import COMMON, POINTS, Floats, Ints, Point, pool
 
 Level = Literal["graph", "set", "node"]
 ONE = -1  # the feature that is 1 everywhere: its sum over neighbours is the degree
 MOST_VALUES = 40_000_000  # numbers in the matrix of all terms; beyond, fewer points are tried in front
 NEIGHBOURHOODS = math.log(2)  # nats: neighbours alone, or the node itself among them
+PLAIN = tuple(Point(p, growth) for p, growth in COMMON)
+DEPTHS = 4  # none to three hops
 
 
 @dataclass(frozen=True)
@@ -40,19 +43,29 @@ class Term:
 
     def cost(self, features: int) -> float:
         """Length of its description in nats: which feature, how many hops, and which pooling in each place."""
-        hops = math.log(3) + (NEIGHBOURHOODS if self.hops else 0.0)
+        hops = math.log(DEPTHS) + (NEIGHBOURHOODS if self.hops else 0.0)
         return math.log(features + 1) + hops + sum(point.cost for point in self.poolings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it; an infinite p is a word."""
+        poolings = [
+            [str(point.p) if math.isinf(point.p) else point.p, point.growth, point.joined] for point in self.poolings
+        ]
+        return {"feature": self.feature, "poolings": poolings, "closed": self.closed, "readout": self.readout}
+
+    def places(self, element: str = "v") -> list[str]:
+        """The letter that each pooling runs over, from the inside out."""
+        hops = list("utsr"[: self.hops][::-1])
+        return [*hops, element] if self.readout else hops
 
     def describe(self, names: Sequence[str], element: str = "v") -> str:
         """As in a formula, ``max_v(sum_u x_u)``."""
-        inside = "1" if self.feature == ONE else names[self.feature]
-        letters = [*"utsr"[: self.hops], element] if self.readout else [*"utsr"[: self.hops]]
-        letters = letters[::-1] if not self.readout else letters
-        text = inside if inside == "1" or not letters else f"{inside}_{letters[0]}"
-        if not self.poolings:
-            return inside if inside == "1" else f"{inside}_v"
-        for place, point in enumerate(self.poolings):
-            text = f"{point.name}_{letters[place]}{'*' if self.closed and place < self.hops else ''}({text})"
+        letters = self.places(element)
+        text = "1" if self.feature == ONE else names[self.feature]
+        if text != "1":
+            text = f"{text}_{letters[0] if letters else 'v'}"
+        for place, (point, letter) in enumerate(zip(self.poolings, letters, strict=True)):
+            text = f"{point.name}_{letter}{'*' if self.closed and place < self.hops else ''}({text})"
         return text
 
 
@@ -73,8 +86,7 @@ class Sample:
         starts = np.concatenate([[0], np.cumsum(sizes)])
         width = 0 if graphs[0].x is None else graphs[0].x.view(int(sizes[0]), -1).size(1)
         columns = [
-            np.ones((int(n), 1)) if width == 0
-            else np.concatenate([graph.x.detach().cpu().double().view(int(n), -1).numpy(), np.ones((int(n), 1))], 1)
+            np.ones((int(n), 0)) if width == 0 else graph.x.detach().cpu().double().view(int(n), -1).numpy()
             for graph, n in zip(graphs, sizes, strict=True)
         ]  # fmt: skip
         edges = [
@@ -82,9 +94,27 @@ class Sample:
             for graph, start in zip(graphs, starts[:-1], strict=True)
         ]
         every = np.concatenate(edges, axis=1)
-        order = np.argsort(every[1], kind="stable")
-        edge_starts = np.searchsorted(every[1][order], np.arange(int(starts[-1]) + 1))
-        return cls(np.concatenate(columns), starts, every[0][order], edge_starts, every.shape[1] > 0)
+        return cls.of_arrays(np.concatenate(columns), sizes, every)
+
+    @classmethod
+    def of_arrays(cls, x: Floats, sizes: Ints, edge_index: Ints | None) -> Sample:
+        """From features (N, D), the sizes of the graphs, and their edges (2, E), numbered over all nodes."""
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        edges = np.zeros((2, 0), np.int64) if edge_index is None else edge_index
+        order = np.argsort(edges[1], kind="stable")
+        edge_starts = np.searchsorted(edges[1][order], np.arange(int(starts[-1]) + 1))
+        rows = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+        return cls(rows, starts, edges[0][order], edge_starts, edges.shape[1] > 0)
+
+    def select(self, graphs: Ints) -> Sample:
+        """Some of the graphs, in the order given."""
+        nodes = np.concatenate([np.arange(self.starts[g], self.starts[g + 1]) for g in graphs])
+        place = np.full(self.nodes, -1)
+        place[nodes] = np.arange(len(nodes))
+        edges = np.concatenate([np.arange(self.edge_starts[v], self.edge_starts[v + 1]) for v in nodes.tolist()])
+        targets = np.repeat(np.arange(len(nodes)), np.diff(self.edge_starts)[nodes])
+        index = np.stack([place[self.sources[edges]], targets]) if self.loops else None
+        return Sample.of_arrays(self.x[nodes, :-1], np.diff(self.starts)[graphs], index)
 
     @property
     def nodes(self) -> int:
@@ -97,6 +127,9 @@ class Sample:
             return values[self.sources], self.edge_starts
         own = np.insert(self.sources, self.edge_starts[:-1], np.arange(self.nodes))
         return values[own], self.edge_starts + np.arange(self.nodes + 1)
+
+
+Add = Callable[[list[Term], Floats], None]
 
 
 def features_of(sample: Sample) -> list[int]:
@@ -130,20 +163,36 @@ def terms_and_values(sample: Sample, level: Level) -> tuple[list[Term], Floats]:
             if level == "node":
                 add([Term(feature, (point,), closed, readout=False) for point in inner_points], inner)
                 if not closed:
-                    _second_hop(sample, feature, inner, inner_points, outer_points, add)
+                    _further(sample, feature, inner, inner_points, outer_points, add)
+                    _deep(sample, feature, x, level, add)
             else:
                 outer = pool(inner, sample.starts, outer_points)  # (G, points, points)
                 add([Term(feature, (a, b), closed) for a in inner_points for b in outer_points], outer)
+                if not closed:
+                    _deep(sample, feature, x, level, add)
     return terms, np.concatenate(columns, axis=1)
 
 
-def _second_hop(
-    sample: Sample, feature: int, inner: Floats, points: Sequence[Point], outer: Sequence[Point], add: object
+def _further(
+    sample: Sample, feature: int, inner: Floats, points: Sequence[Point], outer: Sequence[Point], add: Add
 ) -> None:
+    """The terms of nodes with two hops."""
     gathered, starts = sample.gather(inner, False)
     twice = pool(gathered, starts, outer)
-    found = [Term(feature, (a, b), readout=False) for a in points for b in outer]
-    add(found, twice)  # type: ignore[operator]
+    add([Term(feature, (a, b), readout=False) for a in points for b in outer], twice)
+
+
+def _deep(sample: Sample, feature: int, x: Floats, level: Level, add: Add) -> None:
+    """One more hop than the others, with the common poolings alone."""
+    values = x
+    for _ in range(3 if level == "node" else 2):
+        gathered, starts = sample.gather(values, False)
+        values = pool(gathered, starts, PLAIN).reshape(len(x), -1)
+    chains = list(itertools.product(PLAIN, repeat=3))
+    if level == "node":
+        add([Term(feature, chain, readout=False) for chain in chains], values)
+    else:
+        add([Term(feature, chain) for chain in chains], pool(values, sample.starts, PLAIN))
 
 
 def _points(sample: Sample, level: Level, rows: int) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
@@ -161,14 +210,29 @@ def _plain() -> tuple[Point, ...]:
 
 def values_of(term: Term, sample: Sample) -> Floats:
     """The values of one term on other graphs."""
-    values = sample.x[:, [term.feature]]
-    for place, point in enumerate(term.poolings):
+    return _apply(term, sample, sample.x[:, [term.feature]], 0, len(term.poolings))[:, 0]
+
+
+def values_at(term: Term, place: int, points: Sequence[Point], sample: Sample) -> Floats:
+    """The values of a term with each of the points in one place: a column for each point."""
+    values = _apply(term, sample, sample.x[:, [term.feature]], 0, place)
+    if place < term.hops:
+        gathered, starts = sample.gather(values, term.closed)
+    else:
+        gathered, starts = values, sample.starts
+    values = pool(gathered, starts, points)[:, 0]
+    return _apply(term, sample, values, place + 1, len(term.poolings))
+
+
+def _apply(term: Term, sample: Sample, values: Floats, first: int, stop: int) -> Floats:
+    """The poolings of some places of a term, over columns."""
+    for place in range(first, stop):
         if place < term.hops:
             gathered, starts = sample.gather(values, term.closed)
-            values = pool(gathered, starts, (point,))[:, :, 0]
+            values = pool(gathered, starts, (term.poolings[place],))[:, :, 0]
         else:
-            values = pool(values, sample.starts, (point,))[:, :, 0]
-    return values[:, 0]
+            values = pool(values, sample.starts, (term.poolings[place],))[:, :, 0]
+    return values
 
 
 def level_of(graphs: Sequence[Data]) -> Level:

@@ -2,66 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from gnpool.insight.laws.law import Law
 from gnpool.insight.laws.points import Floats
-from gnpool.insight.laws.space import Level, Sample
+from gnpool.insight.laws.space import Level, Sample, Term, values_of
 
 FACTORS = (2, 4, 8, 16)
 GROWN = 8  # graphs of each size
 MOST_NODES = 20_000  # of a grown graph
+MOST_DENSE = 1000  # nodes on average, up to which graphs are also grown with the same density
 WAYS = ("degree", "density")  # what stays as it is when a graph grows
 
 
+@dataclass(frozen=True)
+class Trust:
+    """Up to ``size`` nodes all rivals are within the tolerance; ``apart`` is how far they are at most up to there.
+
+    ``parted`` holds, for each rival, how far it is from the law at the largest size that was tried.
+    """
+
+    size: int
+    apart: float
+    parted: tuple[float, ...]
+
+
 def grown(sample: Sample, factor: int, way: str, seed: int = 0) -> Sample:
-    """Random graphs ``factor`` times as large: nodes drawn from the given ones, edges of the same degree or density."""
+    """Random graphs ``factor`` times as large: edges of the same degree or density, nodes drawn from given ones.
+
+    Half of the graphs draw their nodes from one given graph each, the others from all of them.
+    """
     random = np.random.default_rng([seed, factor, WAYS.index(way)])
     sizes = np.diff(sample.starts)
     chosen = random.choice(len(sizes), GROWN)
     new = np.minimum(sizes[chosen] * factor, MOST_NODES)
     starts = np.concatenate([[0], np.cumsum(new)])
-    x = sample.x[random.integers(0, sample.nodes, int(starts[-1]))]
-    sources, targets = [], []
-    for graph, size, start in zip(chosen, new, starts[:-1], strict=True):
-        first, last = sample.edge_starts[sample.starts[graph]], sample.edge_starts[sample.starts[graph + 1]]
-        old = int(sizes[graph])
-        wanted = (last - first) * (size / old) ** (1 if way == "degree" else 2) / 2
-        pairs = random.integers(0, size, (2, int(wanted)))
-        pairs = np.unique(np.sort(pairs[:, pairs[0] != pairs[1]], axis=0), axis=1) + start
-        sources += [pairs[0], pairs[1]]
-        targets += [pairs[1], pairs[0]]
-    source, target = np.concatenate(sources), np.concatenate(targets)
-    order = np.argsort(target, kind="stable")
-    edge_starts = np.searchsorted(target[order], np.arange(int(starts[-1]) + 1))
-    return Sample(x, starts, source[order], edge_starts, sample.loops)
+    nodes, edges = [], []
+    for k, (graph, size, start) in enumerate(zip(chosen, new, starts[:-1], strict=True)):
+        from_all = k % 2 == 0
+        low, high = (0, sample.nodes) if from_all else (int(sample.starts[graph]), int(sample.starts[graph + 1]))
+        nodes.append(random.integers(low, high, size))
+        edges.append(_edges(sample, int(graph), int(size), way, random) + start)
+    return Sample.of_arrays(
+        sample.x[np.concatenate(nodes), :-1], new, np.concatenate(edges, axis=1) if sample.loops else None
+    )
 
 
-def trusted_size(
+def _edges(
+    sample: Sample, graph: int, size: int, way: str, random: np.random.Generator
+) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Random edges of a grown graph, both directions; no node is alone unless one of the given graph is."""
+    first, last = sample.starts[graph], sample.starts[graph + 1]
+    degrees = np.diff(sample.edge_starts[first : last + 1])
+    wanted = int(degrees.sum() * (size / (last - first)) ** (1 if way == "degree" else 2) / 2)
+    pairs = random.integers(0, size, (2, wanted))
+    pairs = pairs[:, pairs[0] != pairs[1]]
+    if len(degrees) and degrees.min() > 0:
+        alone = np.setdiff1d(np.arange(size), pairs)
+        pairs = np.concatenate(
+            [pairs, np.stack([alone, (alone + random.integers(1, size, len(alone))) % size])], axis=1
+        )
+    pairs = np.unique(np.sort(pairs, axis=0), axis=1)
+    return np.concatenate([pairs, pairs[::-1]], axis=1)
+
+
+def certify(
     sample: Sample,
     level: Level,
-    chosen: Callable[[Sample], Floats],
-    rivals: Sequence[Callable[[Sample], Floats]],
+    law: Law,
+    rivals: Sequence[Law],
     tolerance: float,
-) -> tuple[int, float]:
-    """The largest size up to which all rivals are within ``tolerance`` of the chosen law, and how far they are there.
+    error: float = 0.0,
+    slope: float = 0.0,
+) -> Trust:
+    """The largest size up to which all rivals are within ``tolerance`` of the law.
 
-    The sizes tried are 2, 4, 8 and 16 times those of the given graphs, grown with the same degrees and, unless it is a
-    set, with the same density. The difference is relative, the mean over the grown graphs.
+    The sizes tried are 2, 4, 8 and 16 times those of the given graphs, grown with the same degrees and, for graphs that
+    are not too large, with the same density. Differences are relative: the mean over the grown graphs, or for classes
+    the share of those that get another class. ``error`` is what the law errs by on the given graphs, and ``slope`` the
+    power of the size with which it grew there: where it would pass the tolerance, trust ends too.
     """
-    largest, apart = int(np.diff(sample.starts).max()), 0.0
-    usual = float(np.diff(sample.starts).mean())
+    largest, usual = int(np.diff(sample.starts).max()), float(np.diff(sample.starts).mean())
+    size, apart, holds = largest, 0.0, True
+    parted = np.zeros(len(rivals))
     for factor in FACTORS:
-        here = 0.0
-        for way in WAYS if sample.loops and level != "set" and usual * factor <= 1000 else WAYS[:1]:
-            larger = grown(sample, factor, way)
-            truth = chosen(larger)
-            for rival in rivals:
-                with np.errstate(all="ignore"):
-                    far = np.abs(rival(larger) - truth).mean() / np.abs(truth).mean()
-                here = max(here, float(far)) if np.isfinite(far) else np.inf
-        if here > tolerance:
-            break
-        largest, apart = int(np.diff(sample.starts).max()) * factor, here
-    return largest, apart
+        both = sample.loops and level != "set" and usual * factor <= MOST_DENSE
+        here = np.max([_apart(grown(sample, factor, way), law, rivals) for way in WAYS[: 1 + both]], axis=0)
+        parted = np.maximum(parted, here)
+        worst = float(here.max(initial=0.0))
+        holds = holds and worst <= tolerance and error * factor**slope <= tolerance
+        if holds:
+            size, apart = largest * factor, max(apart, worst)
+    return Trust(size, apart, tuple(parted.tolist()))
+
+
+def _apart(graphs: Sample, law: Law, rivals: Sequence[Law]) -> Floats:
+    """How far each rival is from the law on these graphs."""
+    values = _Values(graphs)
+    truth = law.predict_from(values.of(term) for term in law.terms)
+    found = []
+    for rival in rivals:
+        other = rival.predict_from(values.of(term) for term in rival.terms)
+        with np.errstate(all="ignore"):
+            far = (other != truth).mean() if law.cuts else np.abs(other - truth).mean() / np.abs(truth).mean()
+        found.append(float(far) if np.isfinite(far) else np.inf)
+    return np.array(found)
+
+
+class _Values:
+    """The values of terms on some graphs, each computed once."""
+
+    def __init__(self, graphs: Sample) -> None:
+        self.graphs, self.known = graphs, dict[Term, Floats]()
+
+    def of(self, term: Term) -> Floats:
+        if term not in self.known:
+            self.known[term] = values_of(term, self.graphs)
+        return self.known[term]

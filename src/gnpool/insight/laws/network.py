@@ -1,0 +1,140 @@
+"""A law as a module of torch: exact poolings with fixed numbers, in double precision inside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import scatter
+
+LEVELS = ("graph", "set", "node")
+SURE = 20.0  # logit of the class that a law of classes gives
+
+
+class LawNet(torch.nn.Module):
+    r"""A law: a sum of poolings of features with factors, and a constant.
+
+    It takes what the other networks take, and has nothing to train: the numbers are buffers.
+
+    Args:
+        in_channels (int): Number of features.
+        terms (sequence): A dictionary for each term, as :meth:`gnpool.insight.laws.Term.to_dict` gives it.
+        level (str): ``"graph"``, ``"set"`` or ``"node"``.
+        cuts (sequence of float, optional): For classes: where the next class begins. (default: none)
+        order (sequence of int, optional): For classes: the class of each interval between cuts.
+
+    Shapes:
+        - **input:** x :math:`(N, d)`, edge_index :math:`(2, E)`, ptr :math:`(G + 1)`
+        - **output:** :math:`(G, 1)` or :math:`(N, 1)`; for classes a column for each class
+    """
+
+    factors: Tensor
+    constant: Tensor
+    scales: Tensor
+    unit: Tensor
+
+    def __init__(
+        self,
+        in_channels: int,
+        terms: Sequence[Mapping[str, Any]],
+        level: str,
+        cuts: Sequence[float] = (),
+        order: Sequence[int] = (),
+        loops: bool = True,
+    ) -> None:
+        super().__init__()
+        if level not in LEVELS:
+            raise ValueError(f"LawNet: 'level' must be one of {LEVELS}, got {level!r}")
+        if bool(cuts) != bool(order) or (cuts and len(order) != len(cuts) + 1):
+            raise ValueError(f"LawNet: {len(cuts)} cuts need {len(cuts) + 1} classes in 'order', got {len(order)}")
+        self.in_channels, self.level, self.loops = in_channels, level, loops
+        self.terms = [_checked(term, in_channels) for term in terms]
+        self.cuts, self.order = [float(cut) for cut in cuts], [int(k) for k in order]
+        self.register_buffer("factors", torch.ones(len(terms), dtype=torch.float64))
+        self.register_buffer("constant", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("scales", torch.ones(in_channels, dtype=torch.float64))  # of the features
+        self.register_buffer("unit", torch.ones((), dtype=torch.float64))  # of the target
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        batch: Tensor | None = None,
+        ptr: Tensor | None = None,
+        batch_size: int | None = None,
+    ) -> Tensor:
+        r"""Forward pass; without ``batch`` and ``ptr`` all nodes are one graph."""
+        edges: Any = edge_index
+        if hasattr(edges, "as_tensor"):  # PyG's EdgeIndex
+            edges = edges.as_tensor()
+        if edges is not None and not self.loops:
+            edges = edges[:, edges[0] != edges[1]]
+        graph, graphs = _graphs(x, batch, ptr, batch_size)
+        values = x.double() * self.scales
+        parts = [self._term(term, values, edges, graph, graphs) for term in self.terms]
+        y = torch.stack(parts, dim=1) @ self.factors + self.constant
+        if not self.cuts:
+            return (y / self.unit)[:, None].to(x.dtype)
+        place = (y[:, None] > torch.tensor(self.cuts, dtype=y.dtype, device=y.device)).sum(dim=1)
+        classes = torch.tensor(self.order, device=y.device)[place]
+        one_hot: Tensor = classes[:, None] == torch.arange(max(self.order) + 1, device=y.device)
+        return (SURE * one_hot).to(x.dtype)
+
+    def _term(self, term: dict[str, Any], x: Tensor, edges: Any, graph: Tensor, graphs: int) -> Tensor:
+        values = torch.ones_like(x[:, 0]) if term["feature"] < 0 else x[:, term["feature"]]
+        hops = len(term["poolings"]) - term["readout"]
+        for place, (p, growth, joined) in enumerate(term["poolings"]):
+            if place < hops:
+                source, target = edges[0], edges[1]
+                if term["closed"]:
+                    own = torch.arange(x.size(0), device=x.device)
+                    source, target = torch.cat([source, own]), torch.cat([target, own])
+                values = _pool(values[source], target, x.size(0), p, growth, joined)
+            else:
+                values = _pool(values, graph, graphs, p, growth, joined)
+        return values
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels}, {len(self.terms)} terms, level={self.level!r})"
+
+
+def _checked(term: Mapping[str, Any], in_channels: int) -> dict[str, Any]:
+    """A term with its numbers; what is none is refused."""
+    feature, closed, readout = int(term["feature"]), bool(term["closed"]), bool(term["readout"])
+    poolings = [(float(p), float(growth), bool(joined)) for p, growth, joined in term["poolings"]]
+    if not -1 <= feature < in_channels:
+        raise ValueError(f"LawNet: a term has feature {feature}, and there are {in_channels}")
+    if any(math.isnan(p) or not math.isfinite(growth) for p, growth, _ in poolings):
+        raise ValueError("LawNet: a term has an exponent that is no number")
+    return {"feature": feature, "poolings": poolings, "closed": closed, "readout": readout}
+
+
+def _graphs(x: Tensor, batch: Tensor | None, ptr: Tensor | None, batch_size: int | None) -> tuple[Tensor, int]:
+    if ptr is not None:
+        rows = torch.arange(x.size(0), device=x.device)
+        return torch.searchsorted(ptr, rows, right=True) - 1, ptr.size(0) - 1
+    if batch is not None:
+        return batch, int(batch.max()) + 1 if batch_size is None else batch_size
+    return torch.zeros(x.size(0), dtype=torch.long, device=x.device), 1
+
+
+def _pool(x: Tensor, index: Tensor, size: int, p: float, growth: float, joined: bool) -> Tensor:
+    """One pooling of the lattice of the rows (N,) of each segment; an empty segment gives 0."""
+    n = scatter(torch.ones_like(x), index, 0, size, reduce="sum")
+    if math.isinf(p):
+        mean = scatter(x, index, 0, size, reduce="max" if p > 0 else "min")
+    elif p == 0:
+        mean = scatter(x.log(), index, 0, size, reduce="mean").exp()
+    else:
+        mean = scatter(x if p == 1 else x**p, index, 0, size, reduce="mean")
+        mean = mean if p == 1 else mean ** (1 / p)
+    some = n > 0
+    n = n.clamp(min=1)
+    if joined:
+        mean = mean * n / (n + 1) if p == 1 else 1 / (1 + n / mean)
+    elif growth != 0:
+        mean = mean * n**growth
+    return torch.where(some, mean, 0.0)
