@@ -24,6 +24,7 @@ from gnpool.cli import app
 from tests.faults.helpers import PATIENCE, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
+LAW = "y = sum_i(<script>alert(1)</script>_i)"
 QUICK = ["--epochs", "12", "--seeds", "1"]
 
 
@@ -56,10 +57,11 @@ def test_fit_reports_and_writes(fitted: tuple[Path, str]) -> None:
     assert "100 sets" in text
     assert "regression of graphs" in text
     assert "# train, + validation, o test, same sizes, * test, larger" in text
-    assert "Pool by the sum over the elements (chosen on" in text
     result = json.loads((place / "out" / "fit.json").read_text())
     assert result["schema"] == 1
-    assert result["answer"]["poolings"] == ["sum"]
+    assert result["answer"]["law"] == result["law"]["formula"] == LAW
+    assert result["law"]["verdict"] == "law"
+    assert result["answer"]["poolings"] is None
     assert result["answer"]["text"] in text
     assert (place / "out" / "fit.png").read_bytes().startswith(b"\x89PNG")
     curves = {model["label"]: model["curves"] for model in result["models"]}
@@ -361,7 +363,7 @@ def test_read_what_a_fit_left(fitted: tuple[Path, str]) -> None:
     assert by_folder.stdout == by_model.stdout
     assert "pool" in by_folder.stdout
     exact = CliRunner().invoke(app, ["read", str(fitted[0] / "out" / "model"), "--json"])
-    assert json.loads(exact.stdout) == {"exact": {"pool": "sum"}}
+    assert json.loads(exact.stdout) == {"exact": {"law": LAW}}
 
 
 @pytest.mark.slow
@@ -375,7 +377,7 @@ def test_the_way_of_a_newcomer(tmp_path: Path) -> None:
     run(example, "edges")
     run(example, "larger", "--low", "100", "--high", "200", "--graphs", "20", "--seed", "1")
     text = run("-m", "gnpool", "fit", "edges", "--out", "fit")
-    assert "Pool by the sum over the neighbours, then the sum over the nodes" in text
+    assert "y = 1/2 * sum_v(degree_v)" in text
     run("-m", "gnpool", "predict", "fit/model", "larger", "-o", "larger.csv")
     with (tmp_path / "larger.csv").open(newline="") as file:
         found = {row["graph"]: float(row["prediction"]) for row in csv.DictReader(file)}

@@ -27,14 +27,38 @@ def sets(count: int, low: int, high: int, seed: int = 0) -> list[Data]:
     return found
 
 
+def test_noise_is_called_nothing() -> None:
+    data, noise = sets(80, 4, 14, seed=5), torch.Generator().manual_seed(7)
+    for one in data:
+        one.y = torch.randn(1, generator=noise)
+    found = GNPRegressor(epochs=4, seeds=1).fit(data)
+    assert not found.answer.learned
+    assert found.study.finding.verdict == "nothing"
+    assert found.result["answer"]["text"].startswith("Nothing was learned")
+    assert "Pool by" not in str(found.answer)
+
+
+def test_without_a_law_the_nearest_formula_is_told() -> None:
+    data = sets(120, 4, 14, seed=6)
+    for one in data:
+        one.y = one.x.median().view(1)
+    found = GNPRegressor(epochs=4, seeds=1).fit(data)
+    assert found.study.finding.verdict == "approximate"
+    assert found.answer.law is None
+    assert found.answer.entry.label != "law"
+    assert str(found.study.finding.law) in str(found.answer)
+
+
 @pytest.fixture(scope="module")
 def regressor() -> Any:
     return GNPRegressor(epochs=12, seeds=1).fit(sets(120, 3, 12))
 
 
 def test_regression_finds_the_sum(regressor: Any) -> None:
-    assert regressor.answer.poolings == ("sum",)
-    assert str(regressor.answer).startswith("Pool by the sum over the elements (chosen on ")
+    assert regressor.answer.law == "y = sum_i(x0_i)"
+    assert regressor.answer.poolings is None
+    assert regressor.answer.learned
+    assert regressor.study.finding.trusted_size >= 16 * 9
     larger = sets(20, 60, 100, seed=1)
     assert regressor.score(larger) > 0.99
     expected = np.array([float(graph.y) for graph in larger])
@@ -63,7 +87,7 @@ def test_a_saved_estimator_predicts_the_same(regressor: Any, tmp_path: Path) -> 
     graphs = sets(5, 10, 20, seed=2)
     again = GNPRegressor.load(folder)
     np.testing.assert_array_equal(again.predict(graphs), regressor.predict(graphs))
-    assert type(load_model(folder)).__name__ == "SetNet"
+    assert type(load_model(folder)).__name__ == "LawNet"
     with pytest.raises(ValueError, match="is one of regression"):
         GNPClassifier.load(folder)
     with pytest.raises(ValueError, match="numbers come from 'fit'"):

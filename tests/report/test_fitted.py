@@ -16,8 +16,7 @@ from tests.report.shared import EVIL
 FIT: dict[str, Any] = {
     "schema": 1,
     "answer": {
-        "text": f"Pool by the sum {EVIL} (chosen on 98 % of 1000 resampled sets). Error: 0.1 %. GNP helps.",
-        "confidence": 0.98,
+        "text": f"Pool by the sum {EVIL}. Error: 0.1 %. GNP helps.",
         "poolings": ["max", "sum"],
     },
     "problem": {"task": "regression", "level": "graph", "edges": True, "classes": []},
@@ -112,14 +111,13 @@ def test_facts_are_plain_values() -> None:
     assert facts["data: columns"] == f"a: number, {EVIL}"
     assert facts["split: larger"] == "40 graphs of 23 to 110 nodes"
     assert facts["epochs"] == "60"
-    assert facts["confidence of the answer"] == "98 % of resampled validation sets"
     assert not {"data: nested", "problem: edges", "problem: classes", "answer: text"} & set(facts)
 
 
 def test_the_page_of_a_fit(tmp_path: Path) -> None:
     (tmp_path / "fit.json").write_text(json.dumps(FIT))
     study = read_study(tmp_path)
-    assert str(answer_of(study)) == f"Pool by the sum {EVIL} (chosen on 98 % of 1000 resampled sets)"
+    assert str(answer_of(study)) == f"Pool by the sum {EVIL}"
     assert study.machines == [{"device": "cpu"}]
     text = page(study)
     assert EVIL not in text

@@ -1,4 +1,4 @@
-"""Which pooling: chosen by validation alone, with how sure that is, and what the test says about it."""
+"""Which law or pooling: chosen by validation alone, how far it can be trusted, and what the test says about it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import numpy as np
 
 from gnpool.data.table import Floats
 from gnpool.fit.networks import GNP, slots
-from gnpool.fit.study import CRYSTAL, Entry, Study
+from gnpool.fit.study import CRYSTAL, LAW, Entry, Study
 
 MARGIN = 0.2  # a simpler pooling may have a validation loss larger by this part
 EXACT = 1e-6  # or by this part of the loss of the best constant: what is below is as good as nothing
 SMALL = 1e-3  # a difference in error of a thousandth helps nobody
 RESAMPLES = 1000
 SURE = 0.95
+LUCK = 3.0  # standard errors: the best of many that learned nothing may beat the constant by two
+FAR, FAR_NODES = 2.0, 10  # ratio of sizes, below which a test says little about graphs so many times as large
 PLACES = {"aggr": "over the neighbours", "readout": "over the nodes", "pool": "over the elements"}
 
 
@@ -26,16 +28,17 @@ class Answer:
 
     Args:
         entry (Entry): The chosen competitor; its network is what is saved.
-        poolings (tuple[str, ...], optional): Its poolings; None: no name fits, GNP stays as it learned to be.
-        confidence (float): Part of resampled sets of validation items on which the same poolings are chosen.
+        poolings (tuple[str, ...], optional): Its poolings; None: GNP stays as it learned to be, or a law was chosen.
+        law (str, optional): The formula, where a law was chosen.
         verdict (str): ``"helps"``, ``"not needed"`` or ``"hurts"``: GNP against the best fixed pooling, on the test.
-        learned (bool): Whether the choice beats the best constant on the validation data.
+        learned (bool): Whether anything was learned: a law, or a model that beats the best constant on the validation
+            data by more than chance.
         sentences (tuple[str, ...]): The answer in words.
     """
 
     entry: Entry
     poolings: tuple[str, ...] | None
-    confidence: float
+    law: str | None
     verdict: str
     learned: bool
     sentences: tuple[str, ...]
@@ -46,31 +49,48 @@ class Answer:
 
 def answer(study: Study) -> Answer:
     """Choose among the competitors, and say it."""
-    entries = [entry for entry in study.entries if entry.finished]
+    law_found = study.finding is not None and study.finding.found
+    entries = [e for e in study.entries if e.finished and (e.label != LAW or law_found)]
     losses = np.stack([study.per_graph(entry.validation, "validation") for entry in entries])
     floor = EXACT * float(study.baseline["validation"].mean())
     chosen = entries[_choose(losses.mean(1), entries, _noise(losses), floor)]
-    confidence = _confidence(losses, entries, chosen, floor, study.options.seed)
-    learned = chosen.loss < float(study.baseline["validation"].mean())
+    learned = law_found or _beats(chosen, study)
     family = min((e for e in entries if e.label in (GNP, CRYSTAL)), key=lambda e: (e.loss, e.label != CRYSTAL))
-    fixed = [entry for entry in entries if entry.label not in (GNP, CRYSTAL)]
+    fixed = [entry for entry in entries if entry.label not in (GNP, CRYSTAL, LAW)]
     best = min(fixed, key=lambda entry: entry.loss) if fixed else None
     verdict = "helps" if best is None else _verdict(family, best, study)
-    helps = _help(study, family, best, verdict, chosen.label in (GNP, CRYSTAL))
-    sentences = [_named(study, chosen, confidence), _errors(study, chosen), helps]
-    constant = "the mean" if study.problem.task == "regression" else "the most frequent class"
-    plain = float(study.baseline["larger"].mean())
-    if chosen.errors["larger"].mean() >= plain:
-        error = percent(study.problem.summary(study.baseline["larger"], study.targets["larger"])["error"])
-        sentences.insert(2, f"The latter is no better than {constant} of the training graphs ({error}).")
+    sentences = _sentences(study, chosen, learned)
+    if learned:
+        sentences.append(_help(study, family, best, verdict))
+    law = str(study.finding.law) if chosen.label == LAW and study.finding is not None else None
+    poolings = None if chosen.label == LAW else chosen.poolings
+    return Answer(chosen, poolings, law, verdict, learned, tuple(filter(None, sentences)))
+
+
+def _beats(entry: Entry, study: Study) -> bool:
+    """Whether a model beats the best constant on the validation data by more than the luck of the best of many."""
+    gain = study.per_graph(study.baseline["validation"] - entry.validation, "validation")
+    spread = float(gain.std(ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
+    return bool(gain.mean() > 0 and gain.mean() >= LUCK * spread)
+
+
+def _sentences(study: Study, chosen: Entry, learned: bool) -> list[str]:
+    """What was chosen, how well it does, and how far that says anything."""
+    plain = "the mean" if study.problem.task == "regression" else "the most frequent class"
+    constant = percent(study.problem.summary(study.baseline["larger"], study.targets["larger"])["error"])
+    where = "the larger graphs" if study.split.by == "size" else "test graphs"
     if not learned:
-        sentences.insert(
-            0, f"No network predicts the validation graphs better than {constant} does: nothing was learned."
-        )
-    return Answer(chosen, chosen.poolings, confidence, verdict, learned, tuple(sentences))
+        nothing = f"Nothing was learned: no model beats {plain} on the validation graphs by more than chance allows."
+        return [nothing, f"On {where} {plain} errs by {constant}."]
+    found = [_named(study, chosen), _errors(study, chosen)]
+    if chosen.errors["larger"].mean() >= study.baseline["larger"].mean():
+        found.append(f"The latter is no better than {plain} of the training graphs ({constant}).")
+    return [*found, *_reach(study, chosen), *_nearest(study, chosen)]
 
 
 def _complexity(entry: Entry) -> int:
+    if entry.label == LAW:
+        return -1
     if entry.poolings is None:
         return 3
     if any("learned" in name for name in entry.poolings):
@@ -93,17 +113,6 @@ def _choose(means: Floats, entries: list[Entry], noise: Floats, floor: float) ->
     return min(np.flatnonzero(good).tolist(), key=lambda k: (_complexity(entries[k]), means[k]))
 
 
-def _confidence(losses: Floats, entries: list[Entry], chosen: Entry, floor: float, seed: int) -> float:
-    """How often the same poolings are chosen when validation items are drawn anew."""
-    generator = np.random.default_rng(seed)
-    noise, items = _noise(losses), losses.shape[1]
-    same = 0
-    for _ in range(RESAMPLES):
-        means = losses[:, generator.integers(0, items, items)].mean(1)
-        same += entries[_choose(means, entries, noise, floor)].poolings == chosen.poolings
-    return same / RESAMPLES
-
-
 def _verdict(family: Entry, best: Entry, study: Study) -> str:
     """GNP against the best fixed pooling on the larger graphs, by a paired bootstrap."""
     difference = study.per_graph(family.errors["larger"] - best.errors["larger"], "larger")
@@ -118,13 +127,39 @@ def _verdict(family: Entry, best: Entry, study: Study) -> str:
     return "hurts" if (means > 0).mean() >= SURE else "not needed"
 
 
-def _named(study: Study, entry: Entry, confidence: float) -> str:
-    sure = f"(chosen on {100 * confidence:.0f} % of {RESAMPLES} resampled validation sets)"
+def _named(study: Study, entry: Entry) -> str:
+    if entry.label == LAW:
+        assert study.finding is not None
+        return f"{study.finding.law}. {study.finding.trust()}"
     if entry.poolings is None:
-        return f"No named pooling fits as well as the one that GNP learned {sure}."
+        return "No named pooling fits as well as the one that GNP learned."
     names = [name if "learned" not in name else "pooling that GNP learned" for name in entry.poolings]
     places = [f"the {name} {PLACES[place]}" for place, name in zip(slots(study.problem), names, strict=True)]
-    return f"Pool by {', then '.join(places)} {sure}."
+    return f"Pool by {', then '.join(places)}."
+
+
+def _reach(study: Study, chosen: Entry) -> list[str]:
+    """How far the test reaches beyond the training sizes."""
+    if study.split.by != "size":
+        return []
+    trained, tested = (int(study.table.sizes[getattr(study.split, part)].max()) for part in ("train", "larger"))
+    ratio = tested / trained
+    words = f"The largest test graph has {ratio:.2g} times the nodes of the largest training graph"
+    if ratio < FAR and chosen.label != LAW:
+        return [f"{words}: this says little about graphs of {FAR_NODES} times the size."]
+    return [f"{words}."]
+
+
+def _nearest(study: Study, chosen: Entry) -> list[str]:
+    """The formula that comes nearest, where another model was chosen."""
+    finding = study.finding
+    if chosen.label == LAW or finding is None:
+        return []
+    if finding.law is None:
+        return ["No formula of poolings is related to the targets."]
+    entry = next(entry for entry in study.entries if entry.label == LAW)
+    kind = "A law that fits" if finding.found else "No law was found; the nearest formula"
+    return [f"{kind}, {finding.law}, errs by {show_error(study, entry, 'larger')} there."]
 
 
 def _errors(study: Study, entry: Entry) -> str:
@@ -136,22 +171,17 @@ def _errors(study: Study, entry: Entry) -> str:
     return f"{inside}; of {sizes['larger']}: {shown['larger']}."
 
 
-def _help(study: Study, family: Entry, best: Entry | None, verdict: str, chosen: bool) -> str:
+def _help(study: Study, family: Entry, best: Entry | None, verdict: str) -> str:
+    """GNP against the best fixed pooling; the words follow the verdict."""
     if best is None:
         return ""
     where = "the larger graphs" if study.split.by == "size" else "test graphs"
-    numbers = (
-        f"{show_error(study, family, 'larger')} against {show_error(study, best, 'larger')} of {best.label} on {where}"
-    )
+    ours, theirs = show_error(study, family, "larger"), show_error(study, best, "larger")
+    name = "GNP, crystallised," if family.label == CRYSTAL else "Learned GNP"
     if family.poolings is not None and family.poolings == best.poolings:
-        return f"GNP finds the same by itself, so that the fixed pooling is enough: {numbers}."
-    if verdict == "helps":
-        return f"GNP helps: {numbers}."
-    if verdict == "hurts":
-        return f"GNP does not help here, it is worse than a fixed pooling: {numbers}."
-    if chosen:
-        return f"In the test the best fixed pooling is as good, as far as chance lets one see: {numbers}."
-    return f"GNP is not needed here, a fixed pooling is as good: {numbers}."
+        return f"Among networks the fixed pooling {best.label} is enough: it errs by {theirs} on {where}."
+    words = {"helps": "is better than", "hurts": "is worse than", "not needed": "is not better than"}[verdict]
+    return f"{name} {words} the best fixed pooling: {ours} against {theirs} of {best.label} on {where}."
 
 
 def show_error(study: Study, entry: Entry, part: str) -> str:

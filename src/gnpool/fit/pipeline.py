@@ -20,12 +20,13 @@ from gnpool.data.table import Floats
 from gnpool.engine import Engine, side_by_side
 from gnpool.fit.batches import FlatBatches
 from gnpool.fit.curves import training_curves
+from gnpool.fit.law import find_in, law_network
 from gnpool.fit.networks import GNP, Frame, build, fixed_poolings, frames, network_spec, slots, usual_sizes
 from gnpool.fit.preprocess import Preprocessing
 from gnpool.fit.problem import Problem, recognise
 from gnpool.fit.split import make_split
-from gnpool.fit.study import CRYSTAL, Entry, Options, Study
-from gnpool.insight import Crystal, crystallize
+from gnpool.fit.study import CRYSTAL, LAW, Entry, Options, Study
+from gnpool.insight import Crystal, Finding, crystallize
 from gnpool.training import Fit, Setting, evaluate_items, fit_many
 from gnpool.training.checkpoint import fingerprint_of
 from gnpool.training.portfolio import default_starts, falling
@@ -74,6 +75,8 @@ def run_study(
     if few:
         notes.append("much data: fewer combinations of poolings, settings and seeds are tried")
 
+    on_progress("looking for a law", 0.0)
+    finding = find_in(table.select(np.concatenate([split.train, split.validation])), problem, preprocessing)
     size = batch_size_for(len(tables["train"].sizes))
     data = {
         name: FlatBatches(
@@ -93,6 +96,9 @@ def run_study(
     frame, tried = worker.choose_frame()
     entries = worker.compare(frame)
     crystal = worker.crystallise(entries)
+    if finding is not None and finding.law is not None:
+        entries.append(worker.law_entry(finding, preprocessing))
+    on_progress("done", 1.0)
     targets = {name: problem.true_values(part) for name, part in tables.items()}
     return Study(
         table=table,
@@ -103,6 +109,7 @@ def run_study(
         frames=tried,
         entries=entries,
         crystal=crystal,
+        finding=finding,
         baseline=_baseline(problem, targets),
         targets=targets,
         notes=notes,
@@ -318,8 +325,13 @@ class _Worker:
             names = pooling_names(chosen.poolings, slots(self.problem))
             runs = [{"validation_loss": chosen.loss, "failed": None}]
             entries.insert(1, self._entry(CRYSTAL, names, crystal.model, entries[0].spec, runs))
-        self.on_progress("done", 1.0)
         return crystal
+
+    def law_entry(self, finding: Finding, preprocessing: Preprocessing) -> Entry:
+        """The law as a competitor."""
+        assert finding.law is not None
+        network, spec = law_network(finding.law, finding.noise, self.problem, preprocessing)
+        return self._entry(LAW, (str(finding.law),), network.eval(), spec, [])
 
 
 def pooling_names(poolings: dict[str, dict[str, str]], places: tuple[str, ...]) -> tuple[str, ...]:

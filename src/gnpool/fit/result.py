@@ -16,7 +16,8 @@ import torch
 from gnpool.data import DataError
 from gnpool.data.table import Floats, Ints
 from gnpool.fit.answer import Answer, percent, summary_of
-from gnpool.fit.study import Entry, Study
+from gnpool.fit.study import LAW, Entry, Study
+from gnpool.insight import Finding
 from gnpool.models.folder import check_free, write_folder
 from gnpool.models.saved import model_files
 from gnpool.training.machine import describe_machine
@@ -51,7 +52,7 @@ def result_dict(study: Study, found: Answer) -> dict[str, Any]:
             "text": str(found),
             "model": found.entry.label,
             "poolings": None if found.poolings is None else list(found.poolings),
-            "confidence": found.confidence,
+            "law": found.law,
             "gnp": found.verdict,
             "learned": found.learned,
         },
@@ -88,6 +89,7 @@ def result_dict(study: Study, found: Answer) -> dict[str, Any]:
             "table": str(study.crystal),
             "reading": str(study.crystal.reading),
         },
+        "law": None if study.finding is None else _law(study.finding),
         "by_size": by_size(study),
         "graphs": {
             part: {
@@ -117,6 +119,20 @@ def _model(study: Study, entry: Entry, chosen: bool) -> dict[str, Any]:
         **{part: summary_of(study, entry, part) for part in ("inside", "larger")},
         "runs": entry.runs,
         "curves": entry.curves,
+    }
+
+
+def _law(finding: Finding) -> dict[str, Any]:
+    return {
+        "verdict": finding.verdict,
+        "formula": None if finding.law is None else str(finding.law),
+        "latex": None if finding.law is None else finding.law.latex(),
+        "left": finding.noise,
+        "constant_leaves": finding.spread,
+        "trusted_size": finding.trusted_size if finding.law is not None else None,
+        "tolerance": finding.tolerance if finding.law is not None else None,
+        "alternatives": [str(law) for law in finding.alternatives],
+        "tried": finding.tried,
     }
 
 
@@ -230,7 +246,13 @@ def table_rows(result: dict[str, Any]) -> list[list[str]]:
     rows = []
     for model in sorted(result["models"], key=lambda m: (not m["finished"], m["validation_loss"])):
         poolings = "learned" if model["poolings"] is None else "/".join(model["poolings"])
-        name = model["label"] if model["label"] == poolings else f"{model['label']} ({poolings})"
+        name = (
+            poolings
+            if model["label"] == LAW
+            else model["label"]
+            if model["label"] == poolings
+            else f"{model['label']} ({poolings})"
+        )
         mark = " <-" if model["chosen"] else "" if model["finished"] else " (first look)"
         rows.append(
             [

@@ -14,9 +14,10 @@ from gnpool.fit.networks import Frame
 from gnpool.fit.preprocess import Preprocessing
 from gnpool.fit.problem import Problem
 from gnpool.fit.split import Split
-from gnpool.insight import Crystal
+from gnpool.insight import Crystal, Finding
 
 CRYSTAL = "GNP*"
+LAW = "law"
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Study:
     frames: list[dict[str, Any]]
     entries: list[Entry]
     crystal: Crystal | None
+    finding: Finding | None
     baseline: dict[str, Floats]  # losses on "validation", errors on "inside" and "larger" of the best constant
     targets: dict[str, Floats]  # of each part, in their own units
     notes: list[str]

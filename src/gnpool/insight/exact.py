@@ -6,6 +6,7 @@ import torch
 from torch_geometric.nn import aggr
 
 from gnpool.insight.crystal import CrystalAggregation
+from gnpool.insight.laws import Law, LawNet
 
 PLAIN = {
     aggr.SumAggregation: "sum",
@@ -24,6 +25,8 @@ def exact_poolings(model: torch.nn.Module) -> dict[str, str]:
         >>> exact_poolings(GraphNet(1, "sum", "max"))
         {'aggr': 'sum', 'readout': 'max'}
     """
+    if isinstance(model, LawNet):
+        return {"law": str(Law.of(model))}
     found: dict[str, str] = {}
     for path, module in model.named_modules():
         inside = any(path.startswith(f"{outer}.") for outer in found)

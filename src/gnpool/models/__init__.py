@@ -1,5 +1,6 @@
 """Networks with a slot for a pooling, as plain modules of PyTorch Geometric."""
 
+from gnpool.insight.laws import LawNet
 from gnpool.models.asap_classifier import ASAPClassifier
 from gnpool.models.gnp import StudyGNPAggregation
 from gnpool.models.graph_net import GraphNet
@@ -20,6 +21,7 @@ __all__ = [
     "ASAPClassifier",
     "AttentionBlock",
     "GraphNet",
+    "LawNet",
     "NodeNet",
     "SAGClassifier",
     "SAGPoolNet",

@@ -64,9 +64,6 @@ def fit_facts(fit: Fit) -> dict[str, str]:
                 words = _words(item)
                 if words and (group, name) not in ELSEWHERE:
                     found[f"{group}: {name}" if name and group != "meta" else str(name or group)] = words
-    confidence = _get(fit, "answer", "confidence")
-    if isinstance(confidence, (int, float)):
-        found["confidence of the answer"] = f"{100 * confidence:.0f} % of resampled validation sets"
     return found
 
 

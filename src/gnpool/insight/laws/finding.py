@@ -90,19 +90,19 @@ class Finding:
 
     def trust(self) -> str:
         """Up to which size to trust the formula, and what else it could be, in words."""
+        if self.found and not self.rivals:
+            return "No other formula explains the data as well."
         words = []
         if self.alternatives:
             more = len(self.alternatives) - 1
-            others = f", as do {more} more" if more > 1 else ", as does another one" if more else ""
+            others = f" and {more} more" if more else ""
             words.append(f"The data is explained as well by {self.alternatives[0]}{others}.")
         if self.trusted_size <= self.largest:
-            words.append("Do not trust it on larger graphs.")
-        elif self.trusted_size >= self.largest * FACTORS[-1]:
-            words.append(f"Up to {self.trusted_size} nodes, the largest size that was tried, all such formulas agree")
+            words.append("On larger graphs such formulas part from it: do not trust it there.")
         else:
-            words.append(f"Trust it up to {self.trusted_size} nodes; up to there all such formulas agree")
-        if self.trusted_size > self.largest:
-            words[-1] += f" within {100 * self.tolerance:.2g} %."
+            tried = ", the largest size that was tried" if self.trusted_size >= self.largest * FACTORS[-1] else ""
+            within = f"within {100 * self.tolerance:.2g} % up to {self.trusted_size} nodes{tried}"
+            words.append(f"Formulas that explain the data about as well agree with it {within}.")
         return " ".join(words)
 
 

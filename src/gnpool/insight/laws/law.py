@@ -45,8 +45,13 @@ class Law:
         places = np.searchsorted(np.array(self.cuts), scores, side="left")
         return np.array(self.order, dtype=np.float64)[places]
 
-    def model(self) -> LawNet:
-        """The law as a module of torch, with the arguments of the networks of :mod:`gnpool.models`.
+    def model(self, in_channels: int | None = None, *, loops: bool = True, outputs: int | None = None) -> LawNet:
+        """The law as a module of torch, called as the networks of :mod:`gnpool.models` are.
+
+        Args:
+            in_channels (int, optional): Number of features. (default: those of the law)
+            loops (bool, optional): Whether edges of a node to itself count. (default: ``True``)
+            outputs (int, optional): Number of classes. (default: those of the law)
 
         Example:
             >>> import torch
@@ -57,10 +62,21 @@ class Law:
             ('y = 2 * max_v(sum_u(x_u))', 4.0)
         """
         terms = [term.to_dict() for term in self.terms]
-        network = LawNet(len(self.features), terms, self.level, list(self.cuts), list(self.order))
-        network.factors.copy_(torch.tensor(self.factors))
+        channels = len(self.features) if in_channels is None else in_channels
+        classes = outputs if self.cuts else None
+        network = LawNet(channels, terms, self.level, self.cuts, self.order, classes, loops, self.features)
+        network.factors.copy_(torch.tensor(self.factors, dtype=torch.float64))
         network.constant.fill_(self.constant)
         return network
+
+    @classmethod
+    def of(cls, network: LawNet) -> Law:
+        """The law that a network computes, in the units of its features before they were scaled."""
+        terms = tuple(Term.from_dict(term) for term in network.terms)
+        factors, constant = tuple(network.factors.tolist()), float(network.constant)
+        names = tuple(network.features)
+        level: Level = network.level  # type: ignore[assignment]  # it was checked
+        return cls(terms, factors, constant, level, names, tuple(network.cuts), tuple(network.order))
 
     def __str__(self) -> str:
         text = self._sum(lambda term: term.describe(self.features, self._element), " * ", number)
@@ -95,10 +111,16 @@ class Law:
 
         def inner(term: Term) -> Any:
             names = term.places(self._element)
-            first = "1" if term.feature == ONE else self.features[term.feature]
-            value = sympy.Integer(1) if first == "1" else sympy.Symbol(f"{first}_{names[0] if names else 'v'}")
-            for point, name in zip(term.poolings, names, strict=True):
-                value = sympy.Function(f"{point.name}_{name}")(value)
+            around = [*names[1:], "v"]
+            value = sympy.Integer(1)
+            if term.feature != ONE:
+                value = sympy.Symbol(f"{self.features[term.feature]}_{names[0] if names else 'v'}")
+            for place, (point, name) in enumerate(zip(term.poolings, names, strict=True)):
+                if value == 1 and not point.joined:
+                    size = sympy.Symbol(f"degree_{around[place]}" if place < term.hops else "n")
+                    value = (size + int(term.closed and place < term.hops)) ** _sympy_number(point.growth)
+                else:
+                    value = sympy.Function(f"{point.name}_{name}")(value)
             return value
 
         parts = zip(self.factors, self.terms, strict=True)
@@ -151,22 +173,31 @@ def _latex_number(value: float) -> str:
 
 def _latex(term: Term, features: Sequence[str], element: str) -> str:
     names = term.places(element)
-    inside = "1" if term.feature == ONE else features[term.feature]
-    inside = inside.replace("_", r"\_")
-    if inside != "1":
-        inside = f"{inside}_{{{names[0] if names else 'v'}}}"
-    outer = [*names[1:], "" if term.readout else "v"]
+    inside = "1"
+    if term.feature != ONE:
+        inside = rf"{features[term.feature]}_{{{names[0] if names else 'v'}}}".replace(
+            "_", r"\_", features[term.feature].count("_")
+        )
+    outer = [*names[1:], "v"]
     for place, (point, name) in enumerate(zip(term.poolings, names, strict=True)):
         if place < term.hops:
             around = rf"\bar N({outer[place]})" if term.closed else f"N({outer[place]})"
             over, size = rf"{name} \in {around}", rf"|{around}|"
         else:
             over, size = name, "n"
-        inside = _latex_pooling(point, over, size, inside)
+        if inside == "1" and not point.joined:  # a power of how many there are
+            degree = rf"d_{{{outer[place]}}}"
+            size = "n" if place >= term.hops else rf"({degree} + 1)" if term.closed else degree
+            inside = "1" if point.growth == 0 else size if point.growth == 1 else f"{size}^{{{number(point.growth)}}}"
+        else:
+            inside = _latex_pooling(point, over, size, inside)
     return inside
 
 
 def _latex_pooling(point: Point, over: str, size: str, inside: str) -> str:
+    inside = (
+        rf"\bigl({inside}\bigr)" if inside.startswith("\\") and point.p not in (1.0, math.inf, -math.inf) else inside
+    )
     if point.joined:
         if point.p == 1.0:
             return rf"\frac{{\sum_{{{over}}} {inside}}}{{{size} + 1}}"

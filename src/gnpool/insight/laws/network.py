@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.utils import scatter
 
 LEVELS = ("graph", "set", "node")
-SURE = 20.0  # logit of the class that a law of classes gives
+LEAST_ERROR = 1e-4  # share of wrong classes that a law of classes is taken to have at least
 
 
 class LawNet(torch.nn.Module):
@@ -25,6 +25,9 @@ class LawNet(torch.nn.Module):
         level (str): ``"graph"``, ``"set"`` or ``"node"``.
         cuts (sequence of float, optional): For classes: where the next class begins. (default: none)
         order (sequence of int, optional): For classes: the class of each interval between cuts.
+        out_channels (int, optional): Number of classes. (default: those in ``order``)
+        loops (bool, optional): Whether edges of a node to itself count. (default: ``True``)
+        features (sequence of str, optional): Names of the features, for :attr:`formula`. (default: ``x1``, ...)
 
     Shapes:
         - **input:** x :math:`(N, d)`, edge_index :math:`(2, E)`, ptr :math:`(G + 1)`
@@ -35,6 +38,7 @@ class LawNet(torch.nn.Module):
     constant: Tensor
     scales: Tensor
     unit: Tensor
+    logit: Tensor
 
     def __init__(
         self,
@@ -43,20 +47,53 @@ class LawNet(torch.nn.Module):
         level: str,
         cuts: Sequence[float] = (),
         order: Sequence[int] = (),
+        out_channels: int | None = None,
         loops: bool = True,
+        features: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
         if level not in LEVELS:
             raise ValueError(f"LawNet: 'level' must be one of {LEVELS}, got {level!r}")
         if bool(cuts) != bool(order) or (cuts and len(order) != len(cuts) + 1):
             raise ValueError(f"LawNet: {len(cuts)} cuts need {len(cuts) + 1} classes in 'order', got {len(order)}")
-        self.in_channels, self.level, self.loops = in_channels, level, loops
+        outputs = max(order, default=0) + 1 if out_channels is None else out_channels
+        if outputs <= max(order, default=0):
+            raise ValueError(f"LawNet: 'order' has class {max(order)}, and there are {outputs}")
+        self.in_channels, self.level, self.loops, self.out_channels = in_channels, level, loops, outputs
+        names = [f"x{k + 1}" for k in range(in_channels)] if features is None else [str(name) for name in features]
+        if len(names) > in_channels:
+            raise ValueError(f"LawNet: {len(names)} names for {in_channels} features")
+        self.features = names
         self.terms = [_checked(term, in_channels) for term in terms]
         self.cuts, self.order = [float(cut) for cut in cuts], [int(k) for k in order]
         self.register_buffer("factors", torch.ones(len(terms), dtype=torch.float64))
         self.register_buffer("constant", torch.zeros((), dtype=torch.float64))
         self.register_buffer("scales", torch.ones(in_channels, dtype=torch.float64))  # of the features
         self.register_buffer("unit", torch.ones((), dtype=torch.float64))  # of the target
+        self.register_buffer("logit", torch.ones((), dtype=torch.float64))  # of the class that is given
+        self.set_error(0.0)
+
+    def set_error(self, share: float) -> None:
+        """Say how often a class is wrong, which probabilities follow from."""
+        share = min(max(share, LEAST_ERROR), 1 - LEAST_ERROR)
+        self.logit.fill_(math.log((1 - share) / share * max(self.out_channels - 1, 1)))
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What it was made with, as JSON can hold it."""
+        terms = [
+            {
+                **term,
+                "poolings": [
+                    [str(p) if math.isinf(p) else p, growth, joined] for p, growth, joined in term["poolings"]
+                ],
+            }
+            for term in self.terms
+        ]
+        return {
+            "in_channels": self.in_channels, "terms": terms, "level": self.level, "cuts": self.cuts,
+            "order": self.order, "out_channels": self.out_channels, "loops": self.loops, "features": self.features,
+        }  # fmt: skip
 
     def forward(
         self,
@@ -80,8 +117,8 @@ class LawNet(torch.nn.Module):
             return (y / self.unit)[:, None].to(x.dtype)
         place = (y[:, None] > torch.tensor(self.cuts, dtype=y.dtype, device=y.device)).sum(dim=1)
         classes = torch.tensor(self.order, device=y.device)[place]
-        one_hot: Tensor = classes[:, None] == torch.arange(max(self.order) + 1, device=y.device)
-        return (SURE * one_hot).to(x.dtype)
+        one_hot = classes[:, None] == torch.arange(self.out_channels, device=y.device)
+        return (self.logit * one_hot).to(x.dtype)
 
     def _term(self, term: dict[str, Any], x: Tensor, edges: Any, graph: Tensor, graphs: int) -> Tensor:
         values = torch.ones_like(x[:, 0]) if term["feature"] < 0 else x[:, term["feature"]]

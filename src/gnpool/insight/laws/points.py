@@ -82,6 +82,15 @@ class Point:
         return math.log(32 * len(FINE_POWERS) * len(FINE_GROWTHS))
 
 
+def power_of(base: str, exponent: float) -> str:
+    """A power as text: ``n``, ``n^2``, ``1/n``, and ``1`` for the power 0."""
+    if exponent == 0:
+        return "1"
+    if exponent == 1:
+        return base
+    return f"1/{base}" if exponent == -1 else f"{base}^{_exponent(exponent)}"
+
+
 def _fraction(value: float) -> str:
     near = Fraction(value).limit_denominator(12)
     return str(near) if near.denominator <= 4 else f"{value:g}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from gnpool.insight.laws.points import COMMON, POINTS, Floats, Ints, Point, pool
+from gnpool.insight.laws.points import COMMON, POINTS, Floats, Ints, Point, pool, power_of
 
 Level = Literal["graph", "set", "node"]
 ONE = -1  # the feature that is 1 everywhere: its sum over neighbours is the degree
-MOST_VALUES = 40_000_000  # numbers in the matrix of all terms; beyond, fewer points are tried in front
+MOST_VALUES = 20_000_000  # numbers in the matrix of all terms; beyond, fewer points are tried in front
 NEIGHBOURHOODS = math.log(2)  # nats: neighbours alone, or the node itself among them
 PLAIN = tuple(Point(p, growth) for p, growth in COMMON)
 DEPTHS = 4  # none to three hops
@@ -53,6 +53,12 @@ class Term:
         ]
         return {"feature": self.feature, "poolings": poolings, "closed": self.closed, "readout": self.readout}
 
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Term:
+        """From what :meth:`to_dict` gave."""
+        poolings = tuple(Point(float(p), float(growth), bool(joined)) for p, growth, joined in found["poolings"])
+        return cls(int(found["feature"]), poolings, bool(found["closed"]), bool(found["readout"]))
+
     def places(self, element: str = "v") -> list[str]:
         """The letter that each pooling runs over, from the inside out."""
         hops = list("utsr"[: self.hops][::-1])
@@ -61,11 +67,15 @@ class Term:
     def describe(self, names: Sequence[str], element: str = "v") -> str:
         """As in a formula, ``max_v(sum_u x_u)``."""
         letters = self.places(element)
-        text = "1" if self.feature == ONE else names[self.feature]
-        if text != "1":
-            text = f"{text}_{letters[0] if letters else 'v'}"
+        around = [*letters[1:], "v"]  # what each hop is around
+        text = "1" if self.feature == ONE else f"{names[self.feature]}_{letters[0] if letters else 'v'}"
         for place, (point, letter) in enumerate(zip(self.poolings, letters, strict=True)):
-            text = f"{point.name}_{letter}{'*' if self.closed and place < self.hops else ''}({text})"
+            hop = place < self.hops
+            if text == "1" and not point.joined:  # a power of how many there are
+                size = f"degree_{around[place]}" if hop else "n"
+                text = power_of(f"({size} + 1)" if hop and self.closed else size, point.growth)
+            else:
+                text = f"{point.name}_{letter}{'*' if self.closed and hop else ''}({text})"
         return text
 
 
@@ -133,8 +143,8 @@ Add = Callable[[list[Term], Floats], None]
 
 
 def features_of(sample: Sample) -> list[int]:
-    """Numbers of the features, and :data:`ONE`."""
-    return [*range(sample.x.shape[1] - 1), ONE]
+    """:data:`ONE`, which stands for every feature that is constant, and the numbers of the features."""
+    return [ONE, *range(sample.x.shape[1] - 1)]
 
 
 def terms_and_values(sample: Sample, level: Level) -> tuple[list[Term], Floats]:
