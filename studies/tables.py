@@ -1,12 +1,13 @@
-"""The tables of docs/learning.md, from the raw outcomes in results/learned.
+"""The tables of docs/learning.md and docs/laws.md, from the raw outcomes in results/learned.
 
 python -m studies.tables           # writes them into the page
-python -m studies.tables --check   # fails if the page is out of step
+python -m studies.tables --check   # fails if a page is out of step
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 from pathlib import Path
@@ -15,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from studies import ablation, learned, loop, motif, paper_tasks
+from studies import found as studied
 from studies.files import read_runs
 from studies.laws import HELD, LAWS, TESTS, Law
 
-PAGE = Path(__file__).parents[1] / "docs" / "learning.md"
+PAGES_FOLDER = Path(__file__).parents[1] / "docs"
 RESULTS = Path(__file__).parents[1] / "results" / "learned"
+VERDICTS = ("law", "undecided", "approximate", "nothing")
 DRAWS = 10_000  # of the bootstrap over seeds
 
 
@@ -60,7 +63,8 @@ def laws_table(laws: dict[str, Law], found: list[dict[str, Any]]) -> str:
         if any(cell != "not run" for cell in cells):
             rows.append([f"{'set: ' if law.level == 'set' else ''}{law.text}", *cells])
     head = ["law", "50 to 99, growth", "50 to 99, published", "1,000, growth", "1,000, published"]
-    return table(head, rows)
+    kept = [0, *(k for k in range(1, len(head)) if any(row[k] != "not run" for row in rows))]
+    return table([head[k] for k in kept], [[row[k] for k in kept] for row in rows])
 
 
 def meets(errors: dict[str, list[float]]) -> bool:
@@ -88,11 +92,12 @@ def counts(found: list[dict[str, Any]]) -> str:
     failed = sum(run["failed"] is not None for one in found for run in one["runs"])
     total = sum(len(one["runs"]) for one in found)
     good = sum(meets(errors[name, "gnpg"]) for name in names)
-    return (
-        f"{good} of {len(names)} laws have a median of at most 1 % at 50 to 99 nodes and 3 % at 1,000, and no seed "
-        f"above 5 %. Growth coordinates are worse than the published ones, by a paired interval over seeds, in "
-        f"{len(worse)} of {len(TESTS) * len(both)} comparisons (three sizes). {failed} of {total:,} runs diverged."
+    words = f"{good} of {len(names)} laws have a median of at most 1 % at 50 to 99 nodes and 3 % at 1,000, and no seed"
+    compared = (
+        f"Growth coordinates are worse than the published ones, by a paired interval over seeds, in "
+        f"{len(worse)} of {len(TESTS) * len(both)} comparisons (three sizes). "
     )
+    return f"{words} above 5 %. {compared if both else ''}{failed} of {total:,} runs diverged."
 
 
 def with_published(found: list[dict[str, Any]]) -> str:
@@ -183,9 +188,74 @@ def ablation_table(found: list[dict[str, Any]]) -> str:
     return table(["variant", *(f"{law}, {size}" for law in laws for size in ("50 to 99", "1,000"))], rows)
 
 
+def wilson(right: int, runs: int) -> tuple[float, float]:
+    """The interval of Wilson for a share, at 95 %."""
+    z = 1.96
+    middle = (right + z**2 / 2) / (runs + z**2)
+    half = z / (runs + z**2) * math.sqrt(right * (runs - right) / runs + z**2 / 4)
+    return middle - half, middle + half
+
+
+def share(right: int, runs: int) -> str:
+    """A share with its interval, in percent."""
+    low, high = wilson(right, runs)
+    return f"{100 * right / runs:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def found_groups(runs: list[dict[str, Any]]) -> list[tuple[str, float, list[dict[str, Any]]]]:
+    """The runs by group of laws and noise, those groups that were run."""
+    found = []
+    for group, laws in studied.GROUPS.items():
+        for noise in (0.0, studied.NOISE):
+            chosen = [run for run in runs if run["law"] in laws and run["noise"] == noise]
+            if chosen:
+                found.append((group, noise, chosen))
+    return found
+
+
+def found_table(runs: list[dict[str, Any]]) -> str:
+    """How often a law is found, and what is said."""
+    rows = []
+    for group, noise, chosen in found_groups(runs):
+        inside = group not in ("outside", "outside, kept back", "nothing")
+        verdicts = [sum(run["verdict"] == name for run in chosen) for name in VERDICTS]
+        by_law = {run["law"]: [one for one in chosen if one["law"] == run["law"]] for run in chosen}
+        rates = {law: statistics.mean(studied.right(run) for run in of_law) for law, of_law in by_law.items()}
+        worst = min(rates, key=lambda law: rates[law])
+        right = share(sum(map(studied.right, chosen)), len(chosen)) if inside else ""
+        lowest = f"{worst}: {100 * rates[worst]:.0f} %" if inside and rates[worst] < 1 else ""
+        cells = [f"{len(by_law)}", f"{len(chosen):,}", right, lowest, " / ".join(map(str, verdicts))]
+        seconds = statistics.median(run["seconds"] for run in chosen)
+        rows.append([group, f"{100 * noise:.0f} %", *cells, f"{seconds:.1f}"])
+    head = ["laws", "noise", "how many", "runs", "right", "lowest law", " / ".join(VERDICTS), "seconds"]
+    return table(head, rows)
+
+
+def trust_table(runs: list[dict[str, Any]]) -> str:
+    """How often the stated size of trust holds, beside the rule to trust up to twice the size."""
+    rows = []
+    for group, noise, chosen in found_groups([run for run in runs if run["errors"]]):
+        twice = sum(run["errors"]["2"] <= run["tolerance"] for run in chosen)
+        reach = statistics.geometric_mean(run["factor"] for run in chosen)
+        held = share(sum(map(studied.trusted, chosen)), len(chosen))
+        rows.append([group, f"{100 * noise:.0f} %", held, f"{reach:.1f}", share(twice, len(chosen))])
+    return table(["laws", "noise", "trust holds", "trusted up to, times the size", "twice the size holds"], rows)
+
+
+def false_laws(runs: list[dict[str, Any]]) -> str:
+    """Wrong formulas that were called a law."""
+    wrong = [run for run in runs if run["verdict"] == "law" and not studied.right(run)]
+    beyond = [run for run in wrong if not studied.trusted(run)]
+    return (
+        f"Of {len(runs):,} runs {len(wrong)} call a formula a law that is not right by the measure above; the error of "
+        f"{len(beyond)} of them passes the stated tolerance within the stated size."
+    )
+
+
 def blocks() -> dict[str, str]:
-    """Every generated part of the page, by name."""
+    """Every generated part of the page on learning, by name."""
     laws, held = read_runs(RESULTS / "laws.json"), read_runs(RESULTS / "held.json")
+    again, held_again = read_runs(RESULTS / "laws-1.json"), read_runs(RESULTS / "held-1.json")
     trained = read_runs(RESULTS / "loop.json")
     return {
         "laws": laws_table(LAWS, laws),
@@ -193,6 +263,10 @@ def blocks() -> dict[str, str]:
         "with published": with_published(laws),
         "held": laws_table(HELD, held),
         "held counts": counts(held),
+        "again": laws_table(LAWS, again),
+        "again counts": counts(again),
+        "held again": laws_table(HELD, held_again),
+        "held again counts": counts(held_again),
         "loop": loop_table(trained),
         "loop others": loop_others(trained),
         "motif": motif_table(read_runs(RESULTS / "motif.json")),
@@ -201,13 +275,22 @@ def blocks() -> dict[str, str]:
     }
 
 
-def filled(page: str) -> str:
+def law_blocks() -> dict[str, str]:
+    """Every generated part of the page on laws, by name."""
+    runs = read_runs(RESULTS / "found.json")
+    return {"found": found_table(runs), "trust": trust_table(runs), "false": false_laws(runs)}
+
+
+PAGES = {PAGES_FOLDER / "learning.md": blocks, PAGES_FOLDER / "laws.md": law_blocks}
+
+
+def filled(page: str, parts: dict[str, str]) -> str:
     """The page with every block between its marks written anew."""
-    for name, text in blocks().items():
+    for name, text in parts.items():
         begin, end = f"<!-- studies:{name} -->\n", "<!-- studies:end -->"
         head, found, rest = page.partition(begin)
         if not found:
-            raise ValueError(f"docs/learning.md has no block {name!r}")
+            raise ValueError(f"a page has no block {name!r}")
         page = f"{head}{begin}\n{text}\n\n{end}{rest.partition(end)[2]}"
     return page
 
@@ -215,14 +298,15 @@ def filled(page: str) -> str:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing, and fail if the page is out of step")
+    parser.add_argument("--check", action="store_true", help="change nothing, and fail if a page is out of step")
     given = parser.parse_args()
-    page = PAGE.read_text(encoding="utf-8")
-    new = filled(page)
-    if given.check and new != page:
-        sys.exit("docs/learning.md is out of step with results/learned: run python -m studies.tables")
-    if new != page:
-        PAGE.write_text(new, encoding="utf-8")
+    for path, parts in PAGES.items():
+        page = path.read_text(encoding="utf-8")
+        new = filled(page, parts())
+        if given.check and new != page:
+            sys.exit(f"{path.name} is out of step with results/learned: run python -m studies.tables")
+        if new != page:
+            path.write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gnpool.tasks.graphs import Graph
-from studies import laws, learned, loop, motif, tables
+from studies import found, laws, learned, loop, motif, tables
 
 PATH = Graph.from_pairs(3, np.array([0, 1]), np.array([1, 2]))  # 0 - 1 - 2
 X = np.array([1.0, 2.0, 4.0])
@@ -65,9 +65,34 @@ def test_data_follows_from_its_names_and_seed():
     assert all(20 <= graph.num_nodes < 30 for graph in first)
 
 
-def test_the_page_is_in_step_with_the_raw_outcomes():
-    page = tables.PAGE.read_text(encoding="utf-8")
-    assert tables.filled(page) == page
+@pytest.mark.parametrize("path", tables.PAGES, ids=lambda path: path.name)
+def test_the_pages_are_in_step_with_the_raw_outcomes(path):
+    page = path.read_text(encoding="utf-8")
+    assert tables.filled(page, tables.PAGES[path]()) == page
+
+
+@pytest.mark.parametrize(
+    ("right", "runs", "low", "high"), [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (97, 100, 0.9155, 0.9897)]
+)
+def test_the_interval_of_wilson(right, runs, low, high):
+    assert tables.wilson(right, runs) == pytest.approx((low, high), abs=2e-4)
+
+
+def test_a_run_is_right_and_trusted_by_its_errors():
+    run = {"law": "max of sums", "noise": 0.0, "errors": {"2": 0.0, "4": 0.02, "8": 0.3, "16": 0.0009},
+           "factor": 4.0, "tolerance": 0.02}  # fmt: skip
+    assert found.right(run)
+    assert not found.right({**run, "errors": {"16": 0.0011}})
+    assert found.right({**run, "noise": 0.05, "errors": {"16": 0.0066}})
+    assert not found.right({**run, "noise": 0.05, "errors": {"16": 0.0068}})
+    assert found.trusted(run)
+    assert not found.trusted({**run, "factor": 8.0})
+
+
+def test_laws_of_the_finder_are_in_one_group_each():
+    names = [name for group in found.GROUPS.values() for name in group]
+    assert len(names) == len(set(names))
+    assert set(found.OFTEN) <= set(names)
 
 
 def test_both_sides_have_as_many_runs():
