@@ -59,7 +59,7 @@ class Benchmark:
         >>> from gnpool.tasks.arena import get_benchmark
         >>> benchmark = get_benchmark("good_motif_size")
         >>> benchmark.dataset("test", count=2)[0]
-        Data(x=[73, 1], edge_index=[2, 154], y=[1], motif=[1], basis=[1], width=[1])
+        Data(x=[149, 1], edge_index=[2, 464], y=[1], motif=[1], basis=[1], width=[1])
     """
 
     name: str

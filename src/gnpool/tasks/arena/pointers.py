@@ -72,7 +72,7 @@ def pointer_graph_accuracy(prediction: Tensor, batch: Data) -> Tensor:
     of_node = getattr(batch, "batch", None)
     destination = _plain(batch.edge_index)[1]
     graph = torch.zeros_like(destination) if of_node is None else of_node.index_select(0, destination)
-    graphs = 1 if of_node is None else batch.x.size(0) + 1  # more than there can be: no look at the values
+    graphs = 1 if of_node is None else batch.batch_size
     total = torch.zeros(graphs, dtype=missed.dtype, device=missed.device).scatter_add(0, graph, missed)
     return torch.where(counts, (total.index_select(0, graph) == 0).to(missed.dtype), 0.0)
 
