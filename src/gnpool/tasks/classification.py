@@ -83,7 +83,7 @@ def balanced_accuracy(scores: Tensor, batch: Data) -> Tensor:
     """
     confusion, counts = _confusion(scores, batch)
     of_class = confusion.sum(1)
-    recall = torch.where(of_class > 0, confusion.diagonal() / of_class.clamp(min=1e-300), 0.0)
+    recall = torch.where(of_class > 0, confusion.diagonal() / of_class.clamp(min=1.0), 0.0)
     return _repeated(recall.sum() / (of_class > 0).sum(), counts)
 
 
