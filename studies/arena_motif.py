@@ -92,7 +92,9 @@ def study(name: str, seeds: int = SEEDS, device: str = "cpu", train: int = TRAIN
         schedule=falling,
         device=device,
     )
-    tests = {part: Batches(dataset(part, count=held), 250, seed=None, sorted_edges=True) for part in ("test", "id_test")}
+    tests = {
+        part: Batches(dataset(part, count=held), 250, seed=None, sorted_edges=True) for part in ("test", "id_test")
+    }
     found = {
         rule: {part: fit.evaluate(batches, {"error": error}, rule)["error"] for part, batches in tests.items()}
         for rule in RULES

@@ -326,14 +326,20 @@ def test_training_with_batch_norm_is_as_alone() -> None:
     data = get_benchmark("good_motif_size").dataset("train", count=24)
     for graph in data:
         graph.x = graph.x.double()
-    batches, loss, setting = Batches(data, 8), CrossEntropy(), Setting(lr=3e-3, optimizer="adam", start="sum/mean", eps=1e-3)
+    batches, loss, setting = (
+        Batches(data, 8),
+        CrossEntropy(),
+        Setting(lr=3e-3, optimizer="adam", start="sum/mean", eps=1e-3),
+    )
     make = lambda: DeepNet(1, "gnpg", "gnpg", hidden=6, out_channels=3).double()  # noqa: E731
     with no_fallback():
         fit = fit_many(make, batches, loss, [setting], seeds=2, epochs=8, vectorize=True)
     for run in fit.runs:
         alone = train_alone(make, batches, loss, setting, run.seed, 8, by_name(make())).state_dict()
         for name, value in fit.state_dict(run).items():
-            torch.testing.assert_close(value, alone[name], rtol=1e-8, atol=1e-8, msg=lambda text, name=name: name + text)
+            torch.testing.assert_close(
+                value, alone[name], rtol=1e-8, atol=1e-8, msg=lambda text, name=name: name + text
+            )
 
 
 def test_pointers_are_learned() -> None:
@@ -349,7 +355,6 @@ def test_pointers_are_learned() -> None:
     )
     metrics = {"nodes": pointer_accuracy, "graphs": pointer_graph_accuracy}
     found = fit.evaluate(Batches(larger, 20, seed=None, sorted_edges=True), metrics)
-    print(found)
     assert 0.8 < found["nodes"].item() < 1.0
     assert 0.0 < found["graphs"].item() < found["nodes"].item()
 
@@ -360,7 +365,10 @@ ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
     "layers": (lambda: DeepNet(1, layers=0), "'layers' must be a positive integer, got 0"),
     "dropout": (lambda: DeepNet(1, dropout=1.0), r"must lie in \[0, 1\), got 1.0"),
     "width": (lambda: DeepNet(1, "set2set"), "must keep the 1 channels of its layer, got 2"),
-    "edges": (lambda: DeepNet(2, edge_channels=2, hidden=4)(**_float(graphs())), r"must have shape \(20, 2\), got none"),
+    "edges": (
+        lambda: DeepNet(2, edge_channels=2, hidden=4)(**_float(graphs())),
+        r"must have shape \(20, 2\), got none",
+    ),
     "output": (lambda: RecurrentNet(1, output="edge"), "'output' must be one of"),
     "rounds": (lambda: RecurrentNet(1, rounds="some"), "'rounds' must be a positive integer or one of"),
     "no rounds": (lambda: RecurrentNet(1, rounds=0), "'rounds' must be a positive integer or one of"),

@@ -208,7 +208,7 @@ class RecurrentNet(torch.nn.Module):
         source, destination = plain(edge_index)
         pair = self.to_source(state).index_select(0, source)
         pair = pair + self.to_destination(state).index_select(0, destination)
-        if edge_weight is not None:
+        if edge_weight is not None and self.to_weight is not None:
             pair = pair + self.to_weight(edge_weight[:, None])
         score = self.out(ACTIVATIONS[self.activation](pair)).squeeze(-1)
         nodes = state.size(0)

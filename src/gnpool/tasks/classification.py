@@ -1,6 +1,6 @@
 r"""Losses and metrics of classifiers: ``f(scores, batch)`` returns one value per item of ``batch.y``.
 
-Scores have shape (items, classes): logits, or logarithms of probabilities. ``batch.y`` holds the numbers of the classes.
+Scores have shape (items, classes): logits, or logarithms of probabilities. ``batch.y`` holds the classes as numbers.
 Where ``batch.weight`` is 0 an item does not count. A metric of a whole data set, such as :func:`mcc`, is repeated for
 every item that counts: to be that of the data set and no mean over batches, it must see all of it as one batch.
 """

@@ -124,9 +124,7 @@ def test_bfs(part: str) -> None:
     for data in get_benchmark("salsa_bfs").dataset(part, count=8):
         graph, source = simple(data), int(data.x[:, 1].argmax())
         hops = nx.single_source_shortest_path_length(graph, source)
-        wanted = [
-            min((u for u in graph[v] if hops[u] == hops[v] - 1), default=source) for v in range(data.num_nodes)
-        ]
+        wanted = [min((u for u in graph[v] if hops[u] == hops[v] - 1), default=source) for v in range(data.num_nodes)]
         assert parents(data) == wanted
         assert parents(data)[source] == source
         torch.testing.assert_close(data.x[:, 0], torch.arange(data.num_nodes) / data.num_nodes)

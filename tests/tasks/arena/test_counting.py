@@ -66,7 +66,8 @@ def test_triangles(part: str, low: int, high: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "sizes", "each"), [("val", range(4, 26), 253), ("large", range(26, 201), 22), ("large_c", range(26, 201), 22)]
+    ("part", "sizes", "each"),
+    [("val", range(4, 26), 253), ("large", range(26, 201), 22), ("large_c", range(26, 201), 22)],
 )
 def test_plan_of_colors(part: str, sizes: range, each: int) -> None:
     """As many graphs of every size, with as many of every label as fits."""

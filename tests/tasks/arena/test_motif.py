@@ -90,7 +90,7 @@ def test_labels_are_noisy() -> None:
     labels = np.array([noisy(1, stream) for _ in range(20_000)])
     shares = np.bincount(labels, minlength=3) / len(labels)
     error = 4 * math.sqrt(CEILING * (1 - CEILING) / len(labels))
-    assert CEILING == pytest.approx(14 / 15)
+    assert pytest.approx(14 / 15) == CEILING
     assert abs(shares[1] - CEILING) < error
     assert abs(shares[0] - shares[2]) < error
 
@@ -145,7 +145,9 @@ def test_base_graphs_of_each_part(key: tuple[str, str], bases: set[int]) -> None
     assert len(bases) == 1 or chi_square(counts[counts > 0], shares) < 4
 
 
-@pytest.mark.parametrize(("key", "follows"), FOLLOWS.items(), ids=lambda value: "-".join(value) if isinstance(value, tuple) else "")
+@pytest.mark.parametrize(
+    ("key", "follows"), FOLLOWS.items(), ids=lambda value: "-".join(value) if isinstance(value, tuple) else ""
+)
 def test_concepts(key: tuple[str, str], follows: float) -> None:
     graphs = drawn(*key)
     place = values(graphs, "basis") if "basis" in key[0] else (values(graphs, "width") - 5) // 30

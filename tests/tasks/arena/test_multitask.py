@@ -95,9 +95,7 @@ def test_trees() -> None:
 
 def test_power_law_trees_are_those_of_networkx() -> None:
     ours = [sorted(dict(as_networkx("tree", 18, seed).degree).values()) for seed in range(200)]
-    theirs = [
-        sorted(dict(nx.random_powerlaw_tree(18, seed=seed, tries=10_000).degree).values()) for seed in range(200)
-    ]
+    theirs = [sorted(dict(nx.random_powerlaw_tree(18, seed=seed, tries=10_000).degree).values()) for seed in range(200)]
     for statistic in (lambda d: d.count(1), lambda d: d.count(2), max, lambda d: sum(k * k for k in d)):
         counts = [np.array([float(statistic(degrees)) for degrees in side]) for side in (ours, theirs)]
         assert z_score(*counts) < 4
@@ -116,7 +114,9 @@ def test_bodies_are_uniform() -> None:
     wanted = np.zeros(6)
     for b in range(1, 6):
         for legs in range(7 - b):
-            weight = np.prod([(6 - b - k) / (k + 1) for k in range(legs)]) * (1 / b) ** legs * (1 - 1 / b) ** (6 - b - legs)
+            weight = (
+                np.prod([(6 - b - k) / (k + 1) for k in range(legs)]) * (1 / b) ** legs * (1 - 1 / b) ** (6 - b - legs)
+            )
             wanted[legs + (b > 1)] += weight / 5
     assert wanted.sum() == pytest.approx(1)
     assert chi_square(np.array([leaves[k] for k in range(1, 6)]), wanted[1:]) < 4
@@ -133,7 +133,7 @@ def test_toggled_edges(kind: str, go: float | None, come: float) -> None:
     np.fill_diagonal(graph, val=False)
     if kind == "er":  # 1,000 non-edges, so that edges go with 2 (0.1 r / e)^2 and come with 0.02
         first, second = np.triu_indices(60, 1)
-        graph[first[:1000 - 230], second[:1000 - 230]] = graph[second[:1000 - 230], first[:1000 - 230]] = False
+        graph[first[: 1000 - 230], second[: 1000 - 230]] = graph[second[: 1000 - 230], first[: 1000 - 230]] = False
         edges = int(graph.sum()) // 2
         go = 2 * (0.1 * (1770 - edges) / edges) ** 2
     upper, gone, came, repeats = np.triu(np.ones((60, 60), dtype=bool), 1), 0, 0, 400

@@ -58,5 +58,5 @@ def test_rows_of_pna_average_to_their_first_column() -> None:
 def test_tables_without_numbers_and_what_is_not_there() -> None:
     assert published("salsa_dijkstra").rows == {}
     assert published("salsa_eccentricity").best("ER 1600") is None
-    with pytest.raises(ValueError, match="'table' must be one of good_motif_size, .*, got 'mnist'"):
+    with pytest.raises(ValueError, match=r"'table' must be one of good_motif_size, .*, got 'mnist'"):
         published("mnist")

@@ -1,7 +1,7 @@
 """Public benchmarks of size generalisation: generators of our own, splits by size, and the published numbers."""
 
-from gnpool.tasks.arena import algorithms, counting, motif  # they register their benchmarks
-from gnpool.tasks.arena.benchmark import Benchmark, Part, benchmark_names, get_benchmark, register_benchmark
+from gnpool.tasks.arena.benchmark import Benchmark, Part
+from gnpool.tasks.arena.catalog import benchmark_names, get_benchmark
 from gnpool.tasks.arena.multitask import multitask_errors
 from gnpool.tasks.arena.pointers import pointer_accuracy, pointer_graph_accuracy, pointer_nll
 from gnpool.tasks.arena.published import PublishedTable, Score, published, published_tables
@@ -22,6 +22,5 @@ __all__ = [
     "pointer_nll",
     "published",
     "published_tables",
-    "register_benchmark",
     "size_shift",
 ]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gnpool.tasks.arena.benchmark import Benchmark, Fields, Part, Streams, register_benchmark
+from gnpool.tasks.arena.benchmark import Benchmark, Fields, Part, Streams
 from gnpool.tasks.graphs import Graph
 from gnpool.tasks.streams import Floats, Ints, Stream
 from gnpool.tasks.structures import connected_er
@@ -160,14 +160,16 @@ def _parts() -> dict[str, Part]:
 
 
 def _benchmark(name: str, label: Callable[[Graph, int, Stream], Fields], **rest: Any) -> Benchmark:
-    return register_benchmark(Benchmark(name=name, in_channels=2, parts=_parts(), draw=_draw(label), **rest))
+    return Benchmark(name=name, in_channels=2, parts=_parts(), draw=_draw(label), **rest)
 
 
-_benchmark("salsa_bfs", _bfs, target="parent of each node in breadth-first search", metric="node accuracy, %")
-_benchmark("salsa_dijkstra", _dijkstra, target="parent of each node on shortest paths", metric="node accuracy, %")
-_benchmark(
-    "salsa_eccentricity",
-    _eccentricity,
-    target="number of hops to the node farthest from the source",
-    metric="accuracy, % (output rounded to a whole number)",
+BENCHMARKS = (
+    _benchmark("salsa_bfs", _bfs, target="parent of each node in breadth-first search", metric="node accuracy, %"),
+    _benchmark("salsa_dijkstra", _dijkstra, target="parent of each node on shortest paths", metric="node accuracy, %"),
+    _benchmark(
+        "salsa_eccentricity",
+        _eccentricity,
+        target="number of hops to the node farthest from the source",
+        metric="accuracy, % (output rounded to a whole number)",
+    ),
 )

@@ -1,4 +1,4 @@
-"""What a benchmark is, and the register of all benchmarks."""
+"""What a benchmark is."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from gnpool.tasks.streams import Stream
 
 Fields: TypeAlias = dict[str, Any]
+
 
 @dataclass(frozen=True)
 class Streams:
@@ -92,35 +93,6 @@ class Benchmark:
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"'count' must be a whole number from 1, got {count!r}")
         return [_to_data(fields) for fields in self.draw(part, count, Streams(self.name, part, seed))]
-
-
-_BENCHMARKS: dict[str, Benchmark] = {}
-
-
-def register_benchmark(benchmark: Benchmark) -> Benchmark:
-    """Make a benchmark known to :func:`get_benchmark`, and return it."""
-    if benchmark.name in _BENCHMARKS:
-        raise ValueError(f"there is a benchmark '{benchmark.name}' already; give 'name' another value")
-    _BENCHMARKS[benchmark.name] = benchmark
-    return benchmark
-
-
-def get_benchmark(name: str) -> Benchmark:
-    r"""The benchmark of that name.
-
-    Example:
-        >>> from gnpool.tasks.arena import get_benchmark
-        >>> list(get_benchmark("colors").parts)
-        ['train', 'val', 'test', 'large', 'large_c']
-    """
-    if name not in _BENCHMARKS:
-        raise ValueError(f"there is no benchmark {name!r}; there are {', '.join(_BENCHMARKS)}")
-    return _BENCHMARKS[name]
-
-
-def benchmark_names() -> list[str]:
-    """The names of all benchmarks with a generator."""
-    return list(_BENCHMARKS)
 
 
 def _to_data(fields: Fields) -> Data:

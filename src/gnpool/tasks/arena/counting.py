@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gnpool.tasks.arena.benchmark import Benchmark, Fields, Part, Streams, register_benchmark
+from gnpool.tasks.arena.benchmark import Benchmark, Fields, Part, Streams
 from gnpool.tasks.graphs import Graph
 from gnpool.tasks.streams import Floats, Ints, Stream
 
@@ -26,13 +26,10 @@ WAITING = 200  # graphs kept for each label that is not due yet
 
 
 def draw_gnm(nodes: int, stream: Stream) -> Graph:
-    """A uniform graph of n nodes and m = floor((1 + u) n) edges, u of U(0, 1); the complete one where m is too large."""
+    """A uniform graph of n nodes and floor((1 + u) n) edges, u of U(0, 1); at most the complete one."""
     pairs = nodes * (nodes - 1) // 2
     edges = min(pairs, int((1.0 + float(stream.uniform(()))) * nodes))
-    if edges == pairs:
-        taken = np.arange(pairs)
-    else:
-        taken = _distinct(pairs, edges, stream)
+    taken = np.arange(pairs) if edges == pairs else _distinct(pairs, edges, stream)
     triangle = np.arange(nodes) * np.arange(-1, nodes - 1) // 2  # pair t joins `larger` and t - triangle[larger]
     larger = np.searchsorted(triangle, taken, side="right") - 1
     return Graph.from_pairs(nodes, larger, taken - triangle[larger])
@@ -120,31 +117,33 @@ def _triangles(part: str, count: int, streams: Streams) -> Iterator[Fields]:
 
 
 def _benchmark(name: str, **rest: Any) -> Benchmark:
-    return register_benchmark(Benchmark(name=name, metric="accuracy, % (output rounded to a whole number)", **rest))
+    return Benchmark(name=name, metric="accuracy, % (output rounded to a whole number)", **rest)
 
 
-_benchmark(
-    "colors",
-    target="number of green nodes",
-    in_channels=COLOR_CHANNELS,
-    parts={
-        "train": Part(500, "4 to 25 nodes"),
-        "val": Part(2500, "4 to 25 nodes"),
-        "test": Part(2500, "4 to 25 nodes"),
-        "large": Part(2500, "26 to 200 nodes"),
-        "large_c": Part(2500, "26 to 200 nodes, other colours than in training"),
-    },
-    draw=_colors,
-)
-_benchmark(
-    "triangles",
-    target="number of triangles",
-    in_channels=DEGREE_CHANNELS,
-    parts={
-        "train": Part(30000, "4 to 25 nodes"),
-        "val": Part(5000, "4 to 25 nodes"),
-        "test": Part(5000, "4 to 25 nodes"),
-        "large": Part(5000, "26 to 100 nodes"),
-    },
-    draw=_triangles,
+BENCHMARKS = (
+    _benchmark(
+        "colors",
+        target="number of green nodes",
+        in_channels=COLOR_CHANNELS,
+        parts={
+            "train": Part(500, "4 to 25 nodes"),
+            "val": Part(2500, "4 to 25 nodes"),
+            "test": Part(2500, "4 to 25 nodes"),
+            "large": Part(2500, "26 to 200 nodes"),
+            "large_c": Part(2500, "26 to 200 nodes, other colours than in training"),
+        },
+        draw=_colors,
+    ),
+    _benchmark(
+        "triangles",
+        target="number of triangles",
+        in_channels=DEGREE_CHANNELS,
+        parts={
+            "train": Part(30000, "4 to 25 nodes"),
+            "val": Part(5000, "4 to 25 nodes"),
+            "test": Part(5000, "4 to 25 nodes"),
+            "large": Part(5000, "26 to 100 nodes"),
+        },
+        draw=_triangles,
+    ),
 )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gnpool.tasks.arena.benchmark import Benchmark, Fields, Part, Streams, register_benchmark
+from gnpool.tasks.arena.benchmark import Benchmark, Fields, Part, Streams
 from gnpool.tasks.graphs import Graph
 from gnpool.tasks.streams import Ints, Stream
 
@@ -203,5 +203,4 @@ def _benchmark(name: str) -> Benchmark:
     )
 
 
-for _name in DOMAINS:
-    register_benchmark(_benchmark(_name))
+BENCHMARKS = tuple(_benchmark(name) for name in DOMAINS)

@@ -61,8 +61,13 @@ def size_shift(table: GraphTable, seed: int = 0) -> SizeShift:
     inside = np.flatnonzero(table.sizes <= small)
     inside = inside[Stream("arena", "size_shift", seed).permutation(inside.size)]
     held = int(HELD_OUT * inside.size)
-    parts = inside[: inside.size - held], inside[inside.size - held :], np.flatnonzero(table.sizes >= large)
-    return SizeShift(*(table.select(part) for part in parts), small, large)
+    return SizeShift(
+        train=table.select(inside[: inside.size - held]),
+        val=table.select(inside[inside.size - held :]),
+        test=table.select(np.flatnonzero(table.sizes >= large)),
+        smallest_half=small,
+        largest_tenth=large,
+    )
 
 
 def class_shares(table: GraphTable) -> tuple[float, ...]:
