@@ -13,6 +13,7 @@ validation graphs of training sizes.
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import sys
 import time
@@ -47,9 +48,9 @@ PAIRS: dict[str, tuple[str, str, tuple[str | None, ...]]] = {  # aggregation, re
 RULES = {"shifted": "val", "inside": "id_val"}  # which validation graphs choose
 
 
-def falling(epoch: int) -> float:
+def falling(epochs: int, epoch: int) -> float:
     """Rates fall by ten for the last quarter of the epochs, and again for the last eighth."""
-    left = (EPOCHS - epoch) / EPOCHS
+    left = (epochs - epoch) / epochs
     return 1.0 if left > 0.25 else 0.1 if left > 0.125 else 0.01
 
 
@@ -82,6 +83,7 @@ def study(
     device: str = "cpu",
     train: int = TRAIN,
     held: int = HELD,
+    epochs: int = EPOCHS,
     progress: Callable[[Progress], None] | None = None,
 ) -> dict[str, Any]:
     """All runs of one pair: accuracy in percent on each validation and on both tests."""
@@ -96,11 +98,11 @@ def study(
         CrossEntropy(),
         settings(starts),
         seeds=seeds,
-        epochs=EPOCHS,
+        epochs=epochs,
         progress=progress,
         validation=Batches(validation, 250, seed=None, sorted_edges=True),
         criteria=criteria(),
-        schedule=falling,
+        schedule=functools.partial(falling, epochs),
         device=device,
     )
     tests = {
@@ -132,7 +134,7 @@ def study(
         "benchmark": BENCHMARK,
         "pooling": name,
         "graphs": {"train": train, "other parts": held},
-        "epochs": EPOCHS,
+        "epochs": epochs,
         "commit": machine.commit(),
         "seconds": round(time.monotonic() - began),
         "runs": runs,

@@ -11,7 +11,15 @@ import statistics
 import sys
 from pathlib import Path
 
-from gnpool.tasks.arena import PublishedTable, Score, benchmark_names, get_benchmark, published, published_tables
+from gnpool.tasks.arena import (
+    Benchmark,
+    PublishedTable,
+    Score,
+    benchmark_names,
+    get_benchmark,
+    published,
+    published_tables,
+)
 from gnpool.tasks.arena.motif import CEILING
 from studies import arena_motif
 from studies.files import read_runs
@@ -20,6 +28,8 @@ from studies.tables import table
 PAGE = Path(__file__).parents[1] / "docs" / "arena.md"
 RESULTS = Path(__file__).parents[1] / "results" / "learned" / arena_motif.OUT.name
 BEGIN, END = "<!-- arena:{} -->\n", "<!-- arena:end -->"
+CHOSEN_BY = ("shifted graphs", "graphs of training sizes")  # in the order of the rules of the study
+MANY = 6  # parts
 REPORTED = "°"  # behind a number that was not checked
 
 
@@ -57,14 +67,23 @@ def published_block(name: str) -> str:
     return "\n\n".join(lines)
 
 
+def parts_of(benchmark: Benchmark) -> str:
+    """The number of graphs of each part; of many tests their number and that of their graphs."""
+    named = [f"`{part}` {one.count:,}" for part, one in benchmark.parts.items()]
+    if len(named) <= MANY:
+        return ", ".join(named)
+    counts = sorted({one.count for one in list(benchmark.parts.values())[2:]})
+    of_tests = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    return f"{', '.join(named[:2])}, {len(named) - 2} tests of {of_tests}"
+
+
 def parts_block() -> str:
-    """All benchmarks with the number of graphs of each part; parts that differ in size alone share a cell."""
-    rows = []
-    for name in benchmark_names():
-        benchmark = get_benchmark(name)
-        parts = [f"`{part}` {one.count:,}" for part, one in benchmark.parts.items()]
-        rows.append([f"`{name}`", benchmark.target, benchmark.metric, ", ".join(parts)])
-    return table(["benchmark", "label", "score", "graphs of each part"], rows)
+    """All benchmarks."""
+    rows = [
+        [f"`{benchmark.name}`", benchmark.target, benchmark.metric, parts_of(benchmark)]
+        for benchmark in map(get_benchmark, benchmark_names())
+    ]
+    return table(["benchmark", "label", "score", "graphs"], rows)
 
 
 def quick_block() -> str:
@@ -80,17 +99,11 @@ def quick_block() -> str:
         rows.append([found["pooling"], *cells, f"{statistics.mean(inside):.1f}", str(len(scores))])
     best = published(arena_motif.BENCHMARK).best("covariate", mark="verified")
     assert best is not None
-    head = [
-        "aggregation/readout",
-        "chosen by shifted graphs",
-        "chosen by graphs of training sizes",
-        "training sizes",
-        "choices",
-    ]
+    head = ["aggregation/readout", *(f"chosen by {words}" for words in CHOSEN_BY), "training sizes", "choices"]
     text = table(head, rows)
     return (
-        f"{text}\n\nThe best published number that was checked is {best[1].mean:g} ± {best[1].std:g} ({best[0]}, 18,000 "
-        f"training graphs, ten runs), and the ceiling is {100 * CEILING:.1f}."
+        f"{text}\n\nThe best published number that was checked is {best[1].mean:g} ± {best[1].std:g} ({best[0]}, with "
+        f"18,000 training graphs and ten runs). The ceiling is {100 * CEILING:.1f}."
     )
 
 
