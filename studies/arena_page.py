@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from gnpool.tasks.arena import (
@@ -33,23 +34,48 @@ MANY = 6  # parts
 REPORTED = "°"  # behind a number that was not checked
 
 
-def number(score: Score) -> str:
+def digits(values: Iterable[float]) -> int:
+    """Decimals that all of the values need."""
+    return max(len(f"{value:g}".partition(".")[2]) for value in values)
+
+
+def number(score: Score, of_mean: int, of_std: int) -> str:
     """A published number as it is printed, with its deviation and its mark."""
-    text = f"{score.mean:g}" if score.std is None else f"{score.mean:g} ± {score.std:g}"
+    text = f"{score.mean:.{of_mean}f}"
+    if score.std is not None:
+        text += f" ± {score.std:.{of_std}f}"
     return text if score.mark == "verified" else f"{text}{REPORTED}"
 
 
+def column_of(found: PublishedTable, column: str) -> dict[str, str]:
+    """The cells of a column by method, the best number in bold."""
+    scores = {method: row[column] for method, row in found.rows.items() if column in row}
+    of_mean = digits(score.mean for score in scores.values())
+    of_std = digits([0.0, *(score.std for score in scores.values() if score.std is not None)])
+    best = found.best(column)
+    cells = {}
+    for method, score in scores.items():
+        text = number(score, of_mean, of_std)
+        wins = best is not None and score.mean == best[1].mean and method not in found.references
+        cells[method] = f"**{text}**" if wins else text
+    return cells
+
+
 def published_table(found: PublishedTable) -> str:
-    """One benchmark: methods as rows, the best number of each column in bold."""
-    best = {column: one[0] for column in found.columns if (one := found.best(column)) is not None}
-    rows = []
-    for method, scores in found.rows.items():
-        cells = [number(scores[column]) if column in scores else "" for column in found.columns]
-        marked = [
-            f"**{cell}**" if best.get(c) == method else cell for c, cell in zip(found.columns, cells, strict=True)
-        ]
-        rows.append([method, *marked])
+    """One benchmark: methods as rows."""
+    columns = [column_of(found, column) for column in found.columns]
+    rows = [[method, *(cells.get(method, "") for cells in columns)] for method in found.rows]
     return table(["", *found.columns], rows)
+
+
+def notes_of(found: PublishedTable) -> str:
+    """The notes of all numbers, each once, with the places it belongs to."""
+    places: dict[str, list[str]] = {}
+    for method, row in found.rows.items():
+        for column, score in row.items():
+            if score.note:
+                places.setdefault(score.note, []).append(f"{method} ({column})")
+    return " ".join(f"{', '.join(where)}: {note}." for note, where in places.items())
 
 
 def published_block(name: str) -> str:
@@ -60,10 +86,9 @@ def published_block(name: str) -> str:
     if not found.rows:
         return f"{head} No published number was established."
     ceiling = "" if found.ceiling is None else f" No method can do better than {found.ceiling:g}."
-    notes = sorted({f"{m}, {c}: {s.note}" for m, row in found.rows.items() for c, s in row.items() if s.note})
     lines = [f"{head}{ceiling} {source}", published_table(found)]
-    if notes:
-        lines.append(f"{'; '.join(notes)}.")
+    if notes := notes_of(found):
+        lines.append(notes)
     return "\n\n".join(lines)
 
 
@@ -97,6 +122,8 @@ def quick_block() -> str:
             cells.append(f"{statistics.mean(scores):.1f}{spread}")
         inside = arena_motif.accuracies(found, "inside", "id_test")
         rows.append([found["pooling"], *cells, f"{statistics.mean(inside):.1f}", str(len(scores))])
+    if not rows:
+        return "Not run yet."
     best = published(arena_motif.BENCHMARK).best("covariate", mark="verified")
     assert best is not None
     head = ["aggregation/readout", *(f"chosen by {words}" for words in CHOSEN_BY), "training sizes", "choices"]

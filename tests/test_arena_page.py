@@ -26,10 +26,15 @@ def test_published_rows() -> None:
     lines = arena_page.published_table(published("good_motif_size")).splitlines()
     assert lines[0] == "|  | covariate | concept |"
     assert lines[2] == "| ERM | 53.46 ± 4.08 | **70.83 ± 0.79** |"
-    assert lines[10] == "| GSAT | 60.76 ± 5.94 | 59 ± 3.42 |"
-    assert lines[13] == "| LECI | **71°** |  |"
+    assert lines[10] == "| GSAT | 60.76 ± 5.94 | 59.00 ± 3.42 |"
+    assert lines[13] == "| LECI | **71.00°** |  |"
     lines = arena_page.published_table(published("tu_size")).splitlines()
     assert lines[-1].startswith("| Oracle (IID) | 0.32 ± 0.05° | 0.37 ± 0.06° |")  # does not compete
+    lines = arena_page.published_table(published("colors")).splitlines()
+    assert lines[2] == "| global readout | 15 ± 7 | **100** | 62.0 | 14.8 |"  # with the three others that have 100
+    assert arena_page.notes_of(published("salsa_bfs")) == (
+        "RecGNN (ER 1600), RecGNN (Delaunay 1600): confirmed second-hand."
+    )
     assert arena_page.published_block("salsa_dijkstra").endswith("No published number was established.")
     assert "No method can do better than 93.33." in arena_page.published_block("good_motif_size")
 
