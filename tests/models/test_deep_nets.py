@@ -321,6 +321,32 @@ def test_files(name: str, tmp_path: Path) -> None:
     assert repr(again) == repr(model)
 
 
+def test_one_line() -> None:
+    assert repr(DeepNet(2, "sum", "max", layers=2, jumping="cat")) == (
+        "DeepNet(2, aggr=SumAggregation(), readout=MaxAggregation(), layers=2, hidden=64, norm='batch', "
+        "residual=False, jumping='cat', dropout=0.0)"
+    )
+    assert repr(RecurrentNet(2, "max", output="graph", readout="mean", rounds="stable")) == (
+        "RecurrentNet(2, aggr=MaxAggregation(), output='graph', readout=MeanAggregation(), rounds='stable', "
+        "edge_weights=False, hidden=64, activation='relu')"
+    )
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_reset_gives_the_first_weights_again(name: str) -> None:
+    torch.manual_seed(0)
+    model: Any = {"DeepNet": DeepNet, "RecurrentNet": RecurrentNet}[name](**SPECS[name])
+    first = {key: value.clone() for key, value in model.state_dict().items()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    torch.manual_seed(0)
+    model.reset_parameters()
+    for key, value in model.state_dict().items():
+        assert value.std() > 0 if first[key].numel() > 1 and first[key].std() > 0 else torch.equal(value, first[key])
+        assert (value - first[key]).abs().max() < 1.0
+
+
 def test_training_with_batch_norm_is_as_alone() -> None:
     """With a large epsilon of Adam: biases in front of batch norm have no gradient but rounding."""
     data = get_benchmark("good_motif_size").dataset("train", count=24)
