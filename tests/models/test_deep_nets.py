@@ -333,7 +333,7 @@ def test_one_line() -> None:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_reset_gives_the_first_weights_again(name: str) -> None:
+def test_reset_draws_the_weights_anew(name: str) -> None:
     torch.manual_seed(0)
     model: Any = {"DeepNet": DeepNet, "RecurrentNet": RecurrentNet}[name](**SPECS[name])
     first = {key: value.clone() for key, value in model.state_dict().items()}
