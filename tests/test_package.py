@@ -20,6 +20,7 @@ PUBLIC = {
     "crystallize",
     "export_model",
     "fit_many",
+    "find_law",
     "fit_portfolio",
     "load_model",
     "norm_pool",

@@ -2,11 +2,13 @@
 
 from gnpool.insight.laws import LawNet
 from gnpool.models.asap_classifier import ASAPClassifier
+from gnpool.models.deep_net import DeepNet
 from gnpool.models.gnp import StudyGNPAggregation
 from gnpool.models.graph_net import GraphNet
 from gnpool.models.monstor import MONSTOR
 from gnpool.models.node_net import NodeNet
 from gnpool.models.pooling import make_pooling
+from gnpool.models.recurrent_net import RecurrentNet
 from gnpool.models.sag_classifier import SAGClassifier
 from gnpool.models.sagpool import SAGPoolNet
 from gnpool.models.saved import SavedModel, SavedModelError, load_model, load_saved, save_model
@@ -20,9 +22,11 @@ __all__ = [
     "MONSTOR",
     "ASAPClassifier",
     "AttentionBlock",
+    "DeepNet",
     "GraphNet",
     "LawNet",
     "NodeNet",
+    "RecurrentNet",
     "SAGClassifier",
     "SAGPoolNet",
     "SavedModel",

@@ -24,7 +24,16 @@ from gnpool.models.folder import write_folder
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
 LARGEST_DESCRIPTION = 16 * 2**20  # bytes; a description is a few hundred
-NETWORKS = ("GraphNet", "NodeNet", "SetNet", "SetTransformer", "SAGPoolNet", "LawNet")  # of gnpool.models
+NETWORKS = (
+    "GraphNet",
+    "NodeNet",
+    "SetNet",
+    "DeepNet",
+    "RecurrentNet",
+    "SetTransformer",
+    "SAGPoolNet",
+    "LawNet",
+)  # of gnpool.models
 # Layers that may have taken the place of a pooling.
 PARTS = {"CrystalAggregation": CrystalAggregation}
 

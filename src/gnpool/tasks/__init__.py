@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gnpool.tasks.classification import CrossEntropy, accuracy, balanced_accuracy, mcc, roc_auc
 from gnpool.tasks.graph_tasks import GraphTask
 from gnpool.tasks.graphs import Graph
 from gnpool.tasks.losses import mae, mape, mean_nll, median_ape, squared_error, variance_nll
@@ -15,6 +16,7 @@ from gnpool.tasks.task import SPLITS, Request, Task, get_task, register, task_na
 __all__ = [
     "SPLITS",
     "STRUCTURES",
+    "CrossEntropy",
     "Graph",
     "GraphTask",
     "NodeTask",
@@ -24,14 +26,18 @@ __all__ = [
     "Stream",
     "Structure",
     "Task",
+    "accuracy",
+    "balanced_accuracy",
     "distribution_table",
     "get_structure",
     "get_task",
     "mae",
     "mape",
+    "mcc",
     "mean_nll",
     "median_ape",
     "register",
+    "roc_auc",
     "squared_error",
     "task_names",
     "variance_nll",

@@ -69,6 +69,11 @@ def ba(nodes: int, stream: Stream) -> Graph:
     """
     low, high = BA_SHARE
     m = max(1, int((low + (high - low) * float(stream.uniform(()))) * nodes))
+    return preferential(nodes, m, stream)
+
+
+def preferential(nodes: int, m: int, stream: Stream) -> Graph:
+    """A graph of Barabasi and Albert with m edges for each new node."""
     first, second = [0] * m, list(range(1, m + 1))
     ends = first + second  # each node as often as it has edges
     drawn: list[float] = []
