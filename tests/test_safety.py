@@ -61,7 +61,6 @@ CALLS = {  # the last one or two parts of what is called -> why not
 }
 # (file, what) -> why it is right there. Everything else is an error.
 ALLOWED = {
-    ("data/pyg_list.py", "import pickle"): "the name of an error that torch.load raises; nothing is loaded with it",
     ("insight/export.py", "exec"): "the text that export_model has just written, to see that it gives equal values",
 }
 

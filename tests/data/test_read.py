@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from gnpool.data import DataError, GraphTable, csv_columns, csv_plain, read_graphs
+from gnpool.data import DataError, GraphTable, csv_blocks, csv_columns, read_graphs
 from gnpool.data.files import Files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +67,7 @@ def test_tables(tmp_path: Path) -> None:
 
 
 def test_tables_in_small_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_columns, "BLOCK", 2)
+    monkeypatch.setattr(csv_blocks, "ROWS", 2)
     check_tables(read_graphs(tables(tmp_path / "d")))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnpool.data.errors import DataError
-from gnpool.data.files import Files
+from gnpool.data.files import Files, open_ordinary
 from gnpool.data.pyg_list import from_list, read_function, read_pt
 from gnpool.data.table import GraphTable
 from gnpool.data.tables import has_tables, read_tables
@@ -76,11 +76,29 @@ def read_graphs(
         if FUNCTION.fullmatch(str(source)):
             return read_function(str(source), level, labelled=labelled)
         raise DataError("there is no such file or folder", file=str(source))
-    if path.is_file() and not zipfile.is_zipfile(path):
+    if not path.is_dir() and not _is_zip(path):
         what = NO_ZIP.get(path.suffix.lower(), "it is neither a folder, a zip nor a .pt")
         raise DataError(f"{what}; see 'Your own data' in the documentation for the formats", file=str(path))
     if path.suffix in (".pt", ".pth"):
         return read_pt(path, level, labelled=labelled)
+    return read_files(path, level, y, labelled, directed, categorical, ignore)
+
+
+def _is_zip(path: Path) -> bool:
+    with open_ordinary(path) as file:
+        return zipfile.is_zipfile(file)
+
+
+def read_files(
+    path: Path,
+    level: str,
+    y: str,
+    labelled: bool,
+    directed: bool,
+    categorical: Sequence[str],
+    ignore: Sequence[str],
+) -> GraphTable:
+    """Read a folder or a zip, whatever of the formats is in it."""
     files = Files(path)
     try:
         if has_tables(files):
