@@ -165,6 +165,9 @@ class CsvFile:
         self._lines = 0  # that are behind us
         self._reader: Any = None  # Python's, from where it is needed
         first = next(self._blocks, b"").removeprefix(MARK)
+        while first and not first.strip(b"\r\n"):
+            self._lines += first.count(b"\n")
+            first = next(self._blocks, b"")
         blank = len(first) - len(first.lstrip(b"\r\n"))
         end = first.find(b"\n", blank) + 1
         line = first[blank:end]
@@ -175,7 +178,7 @@ class CsvFile:
         else:
             cells = next(csv.reader([self._text(line)], delimiter=self.separator), []) if line else []
             self._blocks = itertools.chain([first[end:]] if first[end:] else [], itertools.islice(self._blocks, 1, None))
-            self._lines = first.count(b"\n", 0, end)
+            self._lines += first.count(b"\n", 0, end)
         self.header = check_header(cells, self.shown)
 
     def blocks(self, kinds: Callable[[Block], NDArray[np.int8]]) -> Iterator[Block]:
