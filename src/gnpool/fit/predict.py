@@ -73,9 +73,19 @@ def load_predictor(folder: str | Path) -> Predictor:
     try:
         problem = Problem.from_dict(saved.extra.get("problem"))
         preprocessing = Preprocessing.from_dict(saved.extra.get("preprocessing"))
-    except ValueError as error:
+        _check_fit(saved.model, problem, preprocessing)
+    except (ValueError, TypeError, OverflowError) as error:
         raise SavedModelError(f"{folder / 'model.json'}: it is not a model of 'gnpool fit' ({error})") from error
     return Predictor(saved.model, problem, preprocessing)
+
+
+def _check_fit(model: Any, problem: Problem, preprocessing: Preprocessing) -> None:
+    """Complain if the network is not one for these columns and this target."""
+    kind = "NodeNet" if problem.level == "node" else "GraphNet" if problem.edges else "SetNet"
+    found = (type(model).__name__, getattr(model, "in_channels", None), model.out.out_features)
+    wanted = (kind, preprocessing.width, problem.outputs)
+    if found != wanted or getattr(model, "edge_weights", False):
+        raise ValueError(f"its network {found} does not fit its columns and its target, {wanted}")
 
 
 def prediction_rows(predictor: Predictor, table: GraphTable, outputs: Floats) -> tuple[list[str], list[Sequence[Any]]]:
