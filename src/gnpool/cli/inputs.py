@@ -29,10 +29,11 @@ def bad_input() -> Iterator[None]:
     """Turn what is wrong with a user's files inside the block into one line on stderr and status 2."""
     from gnpool.data import DataError
     from gnpool.models import SavedModelError
+    from gnpool.store.regular import NotRegularError
 
     try:
         yield
-    except (DataError, SavedModelError, *PLACES) as error:
+    except (DataError, SavedModelError, NotRegularError, *PLACES) as error:
         if os.environ.get("GNPOOL_TRACEBACK") == "1":
             traceback.print_exc()
         else:

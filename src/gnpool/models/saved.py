@@ -127,7 +127,7 @@ def load_saved(folder: str | Path) -> SavedModel:
     folder = Path(folder)
     description = read_description(folder)
     claimed = description["weights"].get("bytes")
-    if isinstance(claimed, bool) or not isinstance(claimed, int) or claimed < 0:
+    if isinstance(claimed, bool) or not isinstance(claimed, int) or not 0 <= claimed < 2**62:
         raise SavedModelError(f"{folder / DESCRIPTION}: 'weights' does not say how many bytes they have")
     weights = _read(folder / WEIGHTS, claimed)
     _check_weights(folder / WEIGHTS, weights, description["weights"])
