@@ -6,7 +6,7 @@ import gzip
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ def test_what_the_quick_way_gives(tmp_path: Path) -> None:
     values = [*rng.standard_normal(500), *(rng.standard_normal(500).round(4) * 10.0 ** rng.integers(-20, 20, 500))]
     words = [LETTERS[k] * (1 + k) for k in rng.integers(0, 4, 1000)]
     text = "graph,node,v,w\n" + "".join(
-        f"g{k // 10},{k},{v!r},{w}\n" for k, (v, w) in enumerate(zip(map(float, values), words))
+        f"g{k // 10},{k},{v!r},{w}\n" for k, (v, w) in enumerate(zip(map(float, values), words, strict=True))
     )
     found = sheet(tmp_path, text)
     assert found.ids["graph"].words == [f"g{k}" for k in range(100)]
@@ -181,7 +181,7 @@ class Name(str):
     """A name of a column that counts how often it is compared."""
 
     __slots__ = ()
-    compared: Counter[str] = Counter()
+    compared: ClassVar[Counter[str]] = Counter()
 
     def strip(self, *_: Any) -> Name:  # type: ignore[override]
         return self

@@ -41,6 +41,20 @@ def bad_input() -> Iterator[None]:
         raise typer.Exit(BAD_INPUT) from None
 
 
+@contextmanager
+def stored_in(folder: Path) -> Iterator[None]:
+    """Turn what a result with the wrong content does to the code inside the block into one line and status 2."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError) as error:
+        if os.environ.get("GNPOOL_TRACEBACK") == "1":
+            traceback.print_exc()
+        words = " ".join(str(error).split())
+        text = f"{folder}: its results are damaged or of another version ({type(error).__name__}: {words:.100})"
+        typer.echo(f"Error: {text}", err=True)
+        raise typer.Exit(BAD_INPUT) from None
+
+
 def output_file(path: Path, option: str = "--out", *, makes_folder: bool = False) -> Path:
     """Where to write what a user asks for, checked before the work; a link is followed.
 

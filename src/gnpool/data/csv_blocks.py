@@ -17,7 +17,10 @@ from gnpool.data.files import Files
 from gnpool.data.table import Floats, Ints
 
 BYTES = 1 << 24  # read at once
-ROWS, CELLS = 500, 1 << 20  # of a block of Python's reader, at most: with more lists at once Python collects garbage often
+ROWS, CELLS = (
+    500,
+    1 << 20,
+)  # of a block of Python's reader, at most: with more lists at once Python collects garbage often
 FIRST = 10  # cells that show what a column probably is
 QUICK, PER_COLUMN = 1 << 19, 300  # bytes from which on kernels are worth their start, in all and for each column
 MARK = b"\xef\xbb\xbf"
@@ -177,7 +180,9 @@ class CsvFile:
             cells = next(self._careful(), [])
         else:
             cells = next(csv.reader([self._text(line)], delimiter=self.separator), []) if line else []
-            self._blocks = itertools.chain([first[end:]] if first[end:] else [], itertools.islice(self._blocks, 1, None))
+            self._blocks = itertools.chain(
+                [first[end:]] if first[end:] else [], itertools.islice(self._blocks, 1, None)
+            )
             self._lines += first.count(b"\n", 0, end)
         self.header = check_header(cells, self.shown)
 
@@ -274,7 +279,7 @@ def whole_lines(raw: Any) -> Iterator[bytes]:
 
 
 def sniff(line: bytes) -> str:
-    """What separates the names of a header: whatever of comma, semicolon, tab and bar comes most often outside quotes."""
+    """What separates the names of a header: of comma, semicolon, tab and bar the one that comes most often."""
     plain = b"".join(line.split(b'"')[::2]).decode(errors="replace")
     return max(SEPARATORS, key=plain.count)
 

@@ -242,7 +242,8 @@ def _joined(parts: Sequence[Any], name: str, file: str | None) -> list[Column]:
     odd = next((k for k, width in enumerate(widths) if width != widths[0]), None)
     if odd is not None:
         got = "none" if widths[odd] < 0 else f"{widths[odd]}"
-        raise DataError(f"graph {odd} (from 0) has {got} {'features' if name == 'x' else f'columns of {name!r}'}, but graph 0 has {widths[0]}", file=file)
+        what = "features" if name == "x" else f"columns of {name!r}"
+        raise DataError(f"graph {odd} (from 0) has {got} {what}, but graph 0 has {widths[0]}", file=file)
     table = torch.cat([part.detach().to(torch.float64) for part in parts]).numpy()
     if len(infinite := np.argwhere(np.isinf(table))):
         row, column = infinite[0].tolist()

@@ -10,6 +10,7 @@ from typing import Any
 
 from gnpool.data.errors import DataError
 from gnpool.data.files import Files, open_ordinary
+from gnpool.data.networkx_list import from_networkx, is_networkx
 from gnpool.data.pyg_list import from_list, read_function, read_pt
 from gnpool.data.table import GraphTable
 from gnpool.data.tables import has_tables, read_tables
@@ -40,11 +41,12 @@ def read_graphs(
     r"""Reads graphs or sets in any of the formats that gnpool knows.
 
     Args:
-        source (str or Path or list): A folder or zip of tables (``graphs.csv``, ``nodes.csv``, ``edges.csv``, or
-            ``.parquet``), a folder or zip with a TUDataset, a ``.pt`` file with a list of PyG's ``Data``,
-            ``package.module:function``, which is imported and called, or the list itself.
+        source (str or Path or list): A folder or zip of tables (``graphs.csv``, ``nodes.csv``, ``edges.csv``, packed
+            as ``.csv.gz`` or not, or ``.parquet``), a folder or zip with a TUDataset, a ``.pt`` file with a list of
+            PyG's ``Data``, ``package.module:function``, which is imported and called, or the list itself; also a graph
+            of networkx, or a list of them.
         level (str, optional): Whether targets belong to ``"graph"`` or ``"node"``. (default: ``"graph"``)
-        y (str, optional): Name of the column with the target, in tables. (default: ``"y"``)
+        y (str, optional): Name of the column with the target, in tables and graphs of networkx. (default: ``"y"``)
         labelled (bool, optional): Whether there must be targets. (default: ``True``)
         directed (bool, optional): Whether an edge of a table goes one way. (default: ``False``)
         categorical (Sequence[str], optional): Columns of tables whose numbers are categories.
@@ -69,7 +71,11 @@ def read_graphs(
     """
     if level not in LEVELS:
         raise ValueError(f"read_graphs: 'level' must be one of {LEVELS}, got {level!r}")
+    if is_networkx(source):
+        source = [source]
     if not isinstance(source, (str, Path)):
+        if isinstance(source, (list, tuple)) and any(map(is_networkx, source[:1])):
+            return from_networkx(source, level, y=y, labelled=labelled)
         return from_list(source, level, labelled=labelled)
     path = Path(source)
     if not path.exists():

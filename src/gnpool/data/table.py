@@ -136,7 +136,10 @@ def tidy_features(
         return tidy_edges(source, target, nodes, directed), ()
     given = rows = np.arange(len(source))
     if not directed:
-        source, target, rows = *(np.concatenate(ends) for ends in ((source, target), (target, source))), np.tile(given, 2)
+        source, target, rows = (
+            *(np.concatenate(ends) for ends in ((source, target), (target, source))),
+            np.tile(given, 2),
+        )
     order = np.argsort(target * nodes + source, kind="stable")  # given ones before their opposites
     source, target = source[order], target[order]
     new = np.concatenate([[True], (np.diff(source) != 0) | (np.diff(target) != 0)]) if len(order) else order > 0

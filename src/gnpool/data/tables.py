@@ -73,7 +73,8 @@ def read_tables(
     if graphs is not None and (sizes == 0).any():
         row = int(np.flatnonzero(sizes == 0)[0])
         raise graphs.error(f"the graph {graphs.ids['graph'][row]!r} has no nodes in {nodes.file}", row, "graph")
-    edge_index, edge_attr = None, ()
+    edge_index: Ints | None = None
+    edge_attr: tuple[Column, ...] = ()
     if edges is not None:
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))

@@ -120,6 +120,12 @@ class Preprocessing:
         return lines
 
 
+def unused_edges(table: GraphTable) -> list[str]:
+    """A note if edges have features, which no network of the pipeline takes."""
+    names = ", ".join(repr(column.name) for column in table.edge_attr)
+    return [f"features of edges are not used: {names}"] if names else []
+
+
 def _check_types(rule: Rule) -> None:
     """Complain about a rule from a file whose values are of the wrong kinds."""
     numbers = all(isinstance(value, (int, float)) and math.isfinite(value) for value in (rule.scale, rule.fill))

@@ -113,7 +113,11 @@ class Problem:
         words = (problem.task, problem.level, problem.column, problem.reason, *problem.classes)
         if not all(isinstance(word, str) for word in words) or not isinstance(problem.edges, bool):
             raise ValueError("'problem' has a value that is no text")
-        if isinstance(problem.scale, bool) or not isinstance(problem.scale, (int, float)) or not problem.scale < math.inf:
+        if (
+            isinstance(problem.scale, bool)
+            or not isinstance(problem.scale, (int, float))
+            or not problem.scale < math.inf
+        ):
             raise ValueError(f"'problem' must have a number as 'scale', got {problem.scale!r:.40}")
         if problem.task == "classification" and len(problem.classes) < 2:
             raise ValueError("'problem' must have two classes or more")

@@ -70,8 +70,8 @@ def block_kernel(
 
     ``totals`` (2,) gains the sizes of the cascades and their squares; ``counts`` (T, N) the activations at each step,
     all later ones in the last row, or has no row. ``active``, ``fresh`` and ``coming`` (N,) are 0 before and after;
-    ``queue``, ``after`` and ``touched`` (N,) and ``planes`` are scratch. When ``stop`` (1,) is not 0 any more it gives up,
-    and leaves them as they are. Returns the largest number of steps.
+    ``queue``, ``after`` and ``touched`` (N,) and ``planes`` are scratch. When ``stop`` (1,) is not 0 any more it
+    gives up, and leaves them as they are. Returns the largest number of steps.
     """
     rows = counts.shape[0]
     longest = 0

@@ -310,7 +310,9 @@ class _Crew:
             start = first if self.order.paired else number * self.lanes.size + first
             keys, lanes = block_keys(self.order.seed, start, len(part)), self.lanes[part.start : part.stop]
             totals = np.zeros(2, dtype=np.int64)
-            longest = block_kernel(keys, lanes, self.sets[number], *lists, *words, *queues, planes, totals, counts, self.stop)
+            longest = block_kernel(
+                keys, lanes, self.sets[number], *lists, *words, *queues, planes, totals, counts, self.stop
+            )
             if self.stop[0]:
                 return
             self._report(number, part, totals, counts[: longest + 1])

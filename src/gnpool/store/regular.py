@@ -30,7 +30,7 @@ def open_regular(path: str | Path) -> BinaryIO:
         NotRegularError: If it is a pipe, a device or a socket.
         OSError: As ``open`` does.
     """
-    _check(path, os.stat(path).st_mode)
+    _check(path, Path(path).stat().st_mode)
     descriptor = os.open(path, FLAGS)  # which does not wait if a pipe takes the place just now
     try:
         _check(path, os.fstat(descriptor).st_mode)
