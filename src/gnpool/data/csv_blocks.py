@@ -16,7 +16,7 @@ from gnpool.data.errors import DataError
 from gnpool.data.files import Files
 from gnpool.data.table import Floats, Ints
 
-BYTES = 1 << 24  # read at once
+BYTES = 1 << 22  # read at once
 ROWS, CELLS = (
     500,
     1 << 20,

@@ -37,14 +37,14 @@ def from_networkx(graphs: Sequence[Any], level: str = "graph", *, y: str = "y", 
     names = [node for graph in graphs for node in graph]
     graph_of_node = np.repeat(np.arange(len(graphs)), sizes)
     of_nodes = [attributes for graph in graphs for _, attributes in graph.nodes(data=True)]
-    columns = list(_columns(of_nodes, graph_of_node, "node"))
+    columns = list(_columns(of_nodes, graph_of_node, "a node"))
     ends, of_edges = _edges(graphs, first)
     edge_index, edge_attr = tidy_features(
         ends[0],
         ends[1],
         len(names),
         True,
-        list(_columns(of_edges, graph_of_node[ends[0]], "edge")),
+        list(_columns(of_edges, graph_of_node[ends[0]], "an edge")),
         lambda row, what: DataError(f"{what} (graph {graph_of_node[ends[0][row]]}, from 0)"),
     )
     if level == "graph":
@@ -102,7 +102,7 @@ def _columns(rows: Sequence[Mapping[str, Any]], graph_of_row: Any, what: str) ->
 
 def _column(name: str, values: list[Any], graph_of_row: Any, what: str) -> Iterator[Column]:
     def wrong(row: int, message: str) -> DataError:
-        return DataError(f"the attribute {name!r} of a {what} of graph {graph_of_row[row]} (from 0) {message}")
+        return DataError(f"the attribute {name!r} of {what} of graph {graph_of_row[row]} (from 0) {message}")
 
     kinds = {row: _kind(value) for row, value in enumerate(values) if value is not None}
     known = set(kinds.values())
@@ -154,7 +154,7 @@ def _categories(name: str, values: Sequence[str | None]) -> Column:
 def _target(values: list[Any], y: str) -> Column | None:
     if all(value is None for value in values):
         return None
-    found = list(_column(y, values, np.arange(len(values)), "whole, that"))
+    found = list(_column(y, values, np.arange(len(values)), "the whole"))
     if len(found) != 1:
         raise DataError(
             f"the attribute {y!r} of a graph must be one number or text, got {several([c.name for c in found])}"
