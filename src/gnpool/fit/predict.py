@@ -113,9 +113,11 @@ def prediction_rows(predictor: Predictor, table: GraphTable, outputs: Floats) ->
 def as_csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A table as CSV. A text that a spreadsheet would take for a formula begins with ``'``; see :func:`harmless`."""
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(harmless, head))
-    writer.writerows([harmless(cell) for cell in row] for row in rows)
+    plain = csv.writer(text, lineterminator="\n")
+    quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)  # the other leaves a lone \r bare
+    for row in (head, *rows):
+        cells = [harmless(cell) for cell in row]
+        (quoting if any(isinstance(cell, str) and "\r" in cell for cell in cells) else plain).writerow(cells)
     return text.getvalue()
 
 
