@@ -77,10 +77,9 @@ def main() -> None:
         if options.only in (None, name):
             texts = make(size), make(2 * size)
             one, two = map(seconds, texts)
-            speed = len(texts[1]) / 1e6 / two
-            print(
-                f"{name}: {len(texts[1]) / 1e6:.0f} MB in {two:.2f} s, {speed:.0f} MB/s; twice the size, {two / one:.1f} times"
-            )
+            megabytes = len(texts[1]) / 1e6
+            speed = f"{megabytes:.0f} MB in {two:.2f} s, {megabytes / two:.0f} MB/s"
+            print(f"{name}: {speed}; twice the size, {two / one:.1f} times")
 
 
 if __name__ == "__main__":
