@@ -181,7 +181,7 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
     "no parts": ({"parts": []}, "a layer must have channels and parts"),
     "parts by name": ({"parts": {"a": 1}}, "a layer must have channels and parts"),
     "channels": ({"channels": True}, "a layer must have channels and parts"),
-    "nonneg": ({"nonneg": None}, "'nonneg' must be one of"),
+    "nonneg": ({"nonneg": "square"}, "'nonneg' must be one of"),
     "mix": ({"mix": [3, 4, False]}, "the mixing layer does not fit the parts"),
     "mix of words": ({"mix": "44n"}, "the mixing layer does not fit the parts"),
     "nothing there": ({"parts": None}, "a layer must have channels and parts"),
@@ -240,7 +240,7 @@ def test_weights_that_are_no_floats(kind: torch.dtype, tmp_path: Path) -> None:
     (folder / "model.safetensors").write_bytes(weights)
     about = {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()}
     edit(folder, lambda d: d.update(weights=about))
-    with pytest.raises(SavedModelError, match="the weights must be floats of one type|it is not a safetensors file"):
+    with pytest.raises(SavedModelError, match=r"the weights must be floats of one type|it is not a safetensors file"):
         load_model(folder)
 
 

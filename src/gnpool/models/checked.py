@@ -58,8 +58,8 @@ def check_part(spec: Any) -> None:
         start, stop, name = part
         if not 0 <= start < stop <= channels or not isinstance(name, str):
             raise ValueError(f"a part must lie among {channels} channels, got {_shown(part)}")
-    if spec["nonneg"] not in NONNEG[1:]:
-        raise ValueError(f"'nonneg' must be one of {NONNEG[1:]}, got {_shown(spec['nonneg'])}")
+    if spec["nonneg"] not in NONNEG:
+        raise ValueError(f"'nonneg' must be one of {NONNEG}, got {_shown(spec['nonneg'])}")
     if mix is not None:
         fits = isinstance(mix, list) and len(mix) == 3 and all(map(_is_count, mix[:2])) and _is_bool(mix[2])
         if not fits or mix[0] != sum(stop - start for start, stop, _ in parts):
