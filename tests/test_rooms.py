@@ -20,7 +20,7 @@ ABOVE_LAB = {
     "training": {"nn", "engine"},
     "insight": {"nn", "training"},
     "models": {"nn", "insight"},
-    "data": set(),
+    "data": {"store"},
     "tasks": {"data"},
     "influence": {"models", "training", "data"},
     "theory": {"ops", "tasks"},

@@ -61,7 +61,6 @@ CALLS = {  # the last one or two parts of what is called -> why not
 }
 # (file, what) -> why it is right there. Everything else is an error.
 ALLOWED = {
-    ("data/pyg_list.py", "import pickle"): "the name of an error that torch.load raises; nothing is loaded with it",
     ("insight/export.py", "exec"): "the text that export_model has just written, to see that it gives equal values",
 }
 
@@ -195,7 +194,7 @@ def test_a_tudataset_zip_that_claims_absurd_sizes(tmp_path: Path) -> None:
         for part in ("A", "graph_indicator", "graph_labels"):
             packed.writestr(f"X/X_{part}.txt", bytes(40 * 2**20))
     assert archive.stat().st_size < 2**20
-    with pytest.raises(OSError, match=r"its files claim \d+ bytes, which is absurd for a zip of"):
+    with pytest.raises(OSError, match=r"it unpacks to 125.8 MB or more, which is absurd for"):
         unpack(archive, "X", tmp_path / "raw")
     assert not (tmp_path / "raw").exists()
 
@@ -234,7 +233,7 @@ def test_a_description_cannot_point_to_other_weights(tmp_path: Path) -> None:
     found = json.loads(path.read_text())
     for weights in ({"file": "../secret", "bytes": 4}, {"file": "/etc/passwd"}, "../secret"):
         path.write_text(json.dumps({**found, "weights": weights}))
-        with pytest.raises(SavedModelError, match=r"model.safetensors: it has|'weights' is missing"):
+        with pytest.raises(SavedModelError, match=r"model.safetensors: it has|'weights' (is missing|does not say)"):
             load_model(tmp_path / "m")
 
 

@@ -1,11 +1,13 @@
-"""Search for inputs that crash, hang or give silent wrong values: the operator, the readers and the store.
+"""Search for inputs that crash, hang or give silent wrong values: the operator, readers, saved models and the store.
 
-    python tools/fuzz.py                     # 10,000 examples; the seed is printed
+    python tools/fuzz.py                     # 20,000 examples; the seed is printed
     python tools/fuzz.py --examples 300 --seed 7
     python tools/fuzz.py --only readers
 
 Operator: values and gradients of the fast backend against the reference in float64. Readers: text with characters
-changed, added or removed is read or refused with one line, and what is read is consistent. Store: what is put comes
+changed, added or removed is read or refused with one line, and what is read is consistent. Models: a model.json or
+fit.json with values changed, removed or nested deeply, and weights whose header lies, with checksums that are right,
+are refused with an error of ours, or predict and export. Store: what is put comes
 back, and after a byte is changed or a file is cut the unit is missing and can be put again. A test runs a few examples
 of each (tests/test_fuzz.py).
 """
@@ -13,32 +15,50 @@ of each (tests/test_fuzz.py).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
+import functools
+import hashlib
+import io
+import json
 import math
 import random
 import signal
 import sys
 import tempfile
 import time
+import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import typer
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
+from torch_geometric.data import Data
 
-from gnpool import norm_pool
-from gnpool.data import DataError, read_graphs
+from gnpool import models, norm_pool
+from gnpool.cli.inputs import stored_in
+from gnpool.data import Column, DataError, GraphTable, read_graphs
 from gnpool.data.edge_list import parse_edge_list
+from gnpool.fit.export import write_export
+from gnpool.fit.predict import load_predictor, prediction_rows
+from gnpool.fit.preprocess import Preprocessing, Rule
+from gnpool.fit.problem import Problem
+from gnpool.influence import load_monstor, save_monstor
+from gnpool.insight.crystal import CrystalAggregation
+from gnpool.models.monstor import MONSTOR
+from gnpool.models.saved import SavedModelError, model_files
 from gnpool.ops.form import NORM
 from gnpool.ops.reference import pool_terms
+from gnpool.report import page, read_study
 from gnpool.store import Store
 
 PATIENCE = 60  # seconds for one example, after which it counts as hanging
-SHARES = {"operator": 0.4, "readers": 0.3, "store": 0.3}
+SHARES = {"operator": 0.2, "readers": 0.2, "models": 0.5, "store": 0.1}
 EXPONENTS = st.floats(0.01, 200.0) | st.floats(-200.0, -0.01) | st.sampled_from([1.0, -1.0, 2.0, math.inf, -math.inf])
 VALUES = st.sampled_from([0.0, -0.0, 1e-30, 1e-7, 1.0, -1.0, 3.5, 1e6, 1e30, math.inf, -math.inf, math.nan])
 
@@ -138,11 +158,194 @@ def refused(read: Callable[[], Any]) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return read()
-    except (DataError, ValueError) as error:
+    except (DataError, SavedModelError, ValueError) as error:
+        assert ours(error), f"an error of others: {error!r}"  # noqa: PT017 -- no test, a search
         message = str(error)
         assert message
         assert "\n" not in message, f"more than one line: {message!r}"
         return None
+
+
+ODD = st.sampled_from(
+    [
+        None,
+        True,
+        -1,
+        0,
+        1,
+        2.5,
+        2**70,
+        1e308,
+        math.nan,
+        math.inf,
+        "",
+        "x",
+        "relu",
+        "sum",
+        [],
+        {},
+        [[0, 1, "sum"]],
+        [1, 2],
+    ]
+)
+CHANGE = st.tuples(st.integers(0, 10**6), st.sampled_from(["set", "set", "drop", "deep", "copy"]), ODD)
+FILES = st.sampled_from(["json", "json", "json", "extra", "tensors", "text", "pt", "monstor", "fit"])
+
+
+def changed(found: Any, changes: list[tuple[int, str, Any]]) -> Any:
+    """JSON with some values replaced, removed, nested or put elsewhere."""
+    for place, kind, new in changes:
+        places = list(nodes(found))
+        if not places:
+            break
+        holder, key = places[place % len(places)]
+        if kind == "set":
+            holder[key] = copy.deepcopy(new)
+        elif kind == "drop":
+            del holder[key]
+        elif kind == "copy":
+            source, name = places[place * 7919 % len(places)]
+            holder[key] = copy.deepcopy(source[name])
+        else:
+            for _ in range(40):
+                holder[key] = [holder[key]]
+    return found
+
+
+def trimmed(found: Any) -> Any:
+    """JSON with the first of each long list alone."""
+    if isinstance(found, dict):
+        return {key: trimmed(value) for key, value in found.items()}
+    return [trimmed(value) for value in found[:2]] if isinstance(found, list) else found
+
+
+def nodes(found: Any) -> Iterator[tuple[Any, Any]]:
+    """Every place of a JSON value, as what holds it and its key."""
+    keys = list(found) if isinstance(found, dict) else range(len(found)) if isinstance(found, list) else []
+    for key in keys:
+        yield found, key
+        yield from nodes(found[key])
+
+
+def ours(error: Exception) -> bool:
+    """Whether an error was raised by this package, and not below it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return "gnpool" in Path(frames[-1].filename).parts
+
+
+@functools.cache
+def saved_models() -> list[dict[str, bytes]]:
+    """The files of a few networks with what prediction needs, learned, named and crystallised."""
+    torch.manual_seed(0)
+    found = []
+    for kind, arguments in (
+        ("GraphNet", {"in_channels": 3, "aggr": "gnpg", "readout": "gnp", "hidden": 4}),
+        (
+            "GraphNet",
+            {"in_channels": 3, "aggr": "sum", "readout": "max", "hidden": 4, "form": "gin", "out_channels": 2},
+        ),
+        ("SetNet", {"in_channels": 3, "pool": "gnpg", "hidden": 4, "depth": 2}),
+        ("NodeNet", {"in_channels": 3, "aggr": "gnp", "hidden": 4, "layers": 2}),
+    ):
+        model = getattr(models, kind)(**arguments)
+        if kind == "GraphNet" and arguments["aggr"] == "gnpg":
+            model.aggr = CrystalAggregation(4, [(0, 4, "sum")], "relu", torch.nn.Linear(4, 4, bias=False))
+        if kind == "NodeNet":
+            model.layers[0].aggr = CrystalAggregation.from_gnp(model.layers[0].aggr, {"positive": "harmonic sum"})
+        classes = ("no", "yes") if arguments.get("out_channels") == 2 else ()
+        task, level = "classification" if classes else "regression", "node" if kind == "NodeNet" else "graph"
+        rules = (Rule("mass", "log", 2.0, 1.0, True), Rule("kind", "one-hot", categories=("C",)))
+        extra = {
+            "problem": Problem(task, level, kind != "SetNet", classes, 2.0 if not classes else 1.0).to_dict(),
+            "preprocessing": Preprocessing(rules).to_dict(),
+        }
+        found.append(model_files(model, {"class": kind, "arguments": arguments}, extra))
+    return found
+
+
+def check_models(file: str, which: int, changes: list[tuple[int, str, Any]], edits: list[tuple[int, str, str]]) -> None:
+    """A file that was changed, with the checksums of its new content, is refused by an error of ours or can be used."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        place = Path(folder)
+        if file == "fit":
+            stored = sorted((Path(__file__).parents[1] / "results" / "fit").glob("*/fit.json"))
+            if stored:
+                found = changed(trimmed(json.loads(stored[which % len(stored)].read_text())), changes)
+                (place / "fit.json").write_text(json.dumps(found))
+                refused(lambda: shown(place))
+            return
+        if file in ("pt", "monstor"):
+            check_tensors(file, place, changes)
+            return
+        files = saved_models()[which % len(saved_models())]
+        description, weights = json.loads(files["model.json"]), files["model.safetensors"]
+        if file == "tensors":
+            weights = lying(weights, changes)
+            description["weights"] = {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()}
+        elif file != "text":
+            part = "extra" if file == "extra" else "spec"
+            description = changed(description, changes) if which % 3 == 0 else description
+            if isinstance(description.get(part), dict):
+                changed(description[part], changes)
+        text = json.dumps(description)
+        (place / "model.json").write_bytes(edited(text, edits) if file == "text" else text.encode())
+        (place / "model.safetensors").write_bytes(weights)
+        refused(lambda: use(place, export=which % 4 == 0))
+
+
+def shown(place: Path) -> None:
+    """Make the page of a fit, as the command line does."""
+    with contextlib.suppress(typer.Exit), contextlib.redirect_stderr(io.StringIO()), stored_in(place):
+        page(read_study(place))
+
+
+def use(place: Path, export: bool) -> None:
+    """Predict with a saved model, and write it as plain PyTorch Geometric."""
+    predictor = load_predictor(place)
+    names, features = (
+        np.arange(2),
+        (Column("mass", np.array([1.0, np.nan, 3.0])), Column("kind", np.array([0, -1, 0]), ("C",))),
+    )
+    edges = np.array([[1, 0], [0, 1]]) if predictor.problem.edges else None
+    table = GraphTable(names, np.array([2, 1]), edges, features, None, predictor.problem.level, np.arange(3))
+    outputs, _ = predictor.outputs(table)
+    prediction_rows(predictor, table, outputs)
+    if export:
+        write_export(place, place / "plain", "pyg")
+
+
+def lying(weights: bytes, changes: list[tuple[int, str, Any]]) -> bytes:
+    """Weights whose header was changed."""
+    length = int.from_bytes(weights[:8], "little")
+    header = json.dumps(changed(json.loads(weights[8 : 8 + length]), changes)).encode()
+    claimed = 2**62 if changes and changes[0][0] % 11 == 0 else len(header)
+    return claimed.to_bytes(8, "little") + header + weights[8 + length :]
+
+
+def check_tensors(file: str, place: Path, changes: list[tuple[int, str, Any]]) -> None:
+    """Lists of Data and models of influence whose bytes were changed."""
+    path = place / f"x.{file}"
+    if file == "pt":
+        graphs = [Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([1.0]), num_nodes=2)] * 2
+        torch.save(graphs, path)
+        data = bytearray(path.read_bytes())
+        begin = data.index(b"data.pkl")
+        for at, _, new in changes:  # in the pickle, whose checksum torch does not look at
+            data[begin + at % 900] = hash(str(new)) % 256 if new is not None else 0x80
+        path.write_bytes(bytes(data))
+        refused(lambda: read_graphs(path))
+        return
+    model = MONSTOR("max", hidden=4, layers=2)
+    save_monstor(path, model, 2, {"a": 1})
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    spec = changed(json.loads(header["__metadata__"]["gnpool"]), changes)
+    header["__metadata__"]["gnpool"] = json.dumps(spec)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+    refused(lambda: load_monstor(path))
 
 
 JSON = st.recursive(
@@ -189,6 +392,7 @@ DAMAGE = st.none() | st.tuples(st.sampled_from([".json", ".safetensors"]), st.in
 PARTS: dict[str, tuple[Callable[..., None], tuple[Any, ...]]] = {
     "operator": (check_operator, (pooled(),)),
     "readers": (check_readers, (st.sampled_from(["tables", "tu", "list"]), EDITS, st.integers(0, 9))),
+    "models": (check_models, (FILES, st.integers(0, 10**4), st.lists(CHANGE, min_size=1, max_size=3), EDITS)),
     "store": (check_store, (st.text(max_size=20), JSON, st.lists(st.floats(), max_size=5), DAMAGE)),
 }
 
@@ -223,7 +427,7 @@ def hanging(*_: object) -> None:
 def main() -> int:
     """Run from the command line; 0 if nothing was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--examples", type=int, default=10_000)
+    parser.add_argument("--examples", type=int, default=20_000)
     parser.add_argument("--seed", type=int, help="repeat a run")
     parser.add_argument("--only", choices=PARTS)
     options = parser.parse_args()

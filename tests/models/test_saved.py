@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from torch import Tensor
 
@@ -166,6 +168,87 @@ def test_damage_is_named(damage: Any, message: str, tmp_path: Path) -> None:
     folder = save_model(tmp_path / "model", make("SetNet", spec["arguments"]), spec)
     damage(folder)
     with pytest.raises(SavedModelError, match=message):
+        load_model(folder)
+
+
+PART = {"class": "CrystalAggregation", "channels": 4, "parts": [[0, 4, "sum"]], "nonneg": "relu", "mix": [4, 4, False]}
+LIES: dict[str, tuple[dict[str, Any], str]] = {
+    "beyond its channels": ({"parts": [[0, 5, "sum"]]}, "a part must lie among 4 channels"),
+    "backwards": ({"parts": [[3, 1, "sum"]]}, "a part must lie among 4 channels"),
+    "fractions": ({"parts": [[0.0, 4, "sum"]]}, "a part must be two channels and a name"),
+    "no name": ({"parts": [[0, 4, None]]}, "a part must lie among"),
+    "a name that is none": ({"parts": [[0, 4, "product"]]}, "NamedPooling: 'name' must be one of"),
+    "no parts": ({"parts": []}, "a layer must have channels and parts"),
+    "parts by name": ({"parts": {"a": 1}}, "a layer must have channels and parts"),
+    "channels": ({"channels": True}, "a layer must have channels and parts"),
+    "nonneg": ({"nonneg": "square"}, "'nonneg' must be one of"),
+    "mix": ({"mix": [3, 4, False]}, "the mixing layer does not fit the parts"),
+    "mix of words": ({"mix": "44n"}, "the mixing layer does not fit the parts"),
+    "nothing there": ({"parts": None}, "a layer must have channels and parts"),
+}
+
+
+def crystal(tmp_path: Path) -> Path:
+    arguments = {"in_channels": 2, "aggr": "sum", "readout": "sum", "hidden": 4}
+    model: Any = make("GraphNet", arguments)
+    model.aggr = CrystalAggregation(4, [(0, 4, "sum")], "relu", torch.nn.Linear(4, 4, bias=False))
+    return save_model(tmp_path / "model", model, {"class": "GraphNet", "arguments": arguments})
+
+
+@pytest.mark.parametrize(("change", "message"), LIES.values(), ids=LIES)
+def test_layers_that_cannot_be(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    folder = crystal(tmp_path)
+    load_model(folder)
+    edit(folder, lambda d: d["spec"]["replaced"].update(aggr={**PART, **change}))
+    with pytest.raises(SavedModelError, match=message) as caught:
+        load_model(folder)
+    assert "\n" not in str(caught.value)
+
+
+ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
+    "layers for ever": ({"depth": 10**9}, "'depth' must be at most 1000"),
+    "a number as a word": ({"hidden": "32"}, "'hidden' has a value that it cannot have: '32'"),
+    "a word as a number": ({"activation": 3}, "'activation' has a value that it cannot have: 3"),
+    "an option of no use": ({"colour": 1}, "there is no argument 'colour'"),
+    "options in a list": ({"pool_options": [1]}, "'pool_options' must be options by name"),
+    "an option that is a list": ({"pool": "sort", "pool_options": {"k": [3]}}, "'k' must be at most"),
+    "steps for ever": (
+        {"pool": "set2set", "pool_options": {"processing_steps": 10**9}},
+        "'processing_steps' must be at",
+    ),
+    "infinite": ({"t0": float("inf")}, "'t0' has a value that it cannot have: inf"),
+    "truth as a number": ({"out_channels": True}, "'out_channels' has a value that it cannot have: True"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), ARGUMENTS.values(), ids=ARGUMENTS)
+def test_arguments_that_cannot_be(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    spec = {"class": "SetNet", "arguments": {"in_channels": 2}}
+    folder = save_model(tmp_path / "model", make("SetNet", spec["arguments"]), spec)
+    edit(folder, lambda d: d["spec"]["arguments"].update(change))
+    with pytest.raises(SavedModelError, match=message):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.complex64, torch.float8_e5m2])
+def test_weights_that_are_no_floats(kind: torch.dtype, tmp_path: Path) -> None:
+    spec = {"class": "SetNet", "arguments": {"in_channels": 2}}
+    folder = save_model(tmp_path / "model", make("SetNet", spec["arguments"]), spec)
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    tensors["out.weight"] = tensors["out.weight"].to(kind)
+    weights = safetensors.torch.save(tensors)
+    (folder / "model.safetensors").write_bytes(weights)
+    about = {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()}
+    edit(folder, lambda d: d.update(weights=about))
+    with pytest.raises(SavedModelError, match=r"the weights must be floats of one type|it is not a safetensors file"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("claimed", [None, -1, True, "8", 2**70])
+def test_a_number_of_bytes_that_is_none(claimed: Any, tmp_path: Path) -> None:
+    folder = crystal(tmp_path)
+    edit(folder, lambda d: d["weights"].update(bytes=claimed))
+    with pytest.raises(SavedModelError, match="'weights' does not say how many bytes they have"):
         load_model(folder)
 
 

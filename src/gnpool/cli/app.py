@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from gnpool.cli import export, fit, influence, predict, read, report, reproduce, tables, theory
-from gnpool.cli.errors import reporting
+from gnpool.cli.errors import INTERRUPTED, check_resources, leave_at_once, reporting, show_warning
 
 
 class Commands(TyperGroup):
@@ -66,13 +66,17 @@ app.add_typer(influence.app)
 
 def main() -> None:
     """Run the program with the arguments of the process."""
-    # PyTorch Geometric uses it when imported, and newer versions of torch complain: nothing that a user could mend.
-    warnings.filterwarnings("ignore", message=".*torch.jit.script", category=FutureWarning)
+    warnings.showwarning = show_warning
     try:
         try:
+            check_resources()
             app(prog_name="gnpool")
         finally:
             sys.stdout.flush()  # here, where a pipe that was closed can still be dealt with
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            leave_at_once(INTERRUPTED)
+        raise
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at the end
         sys.exit(1)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gnpool.cli.inputs import Address, EngineName, output_file, progress
+from gnpool.cli.inputs import Address, EngineName, bad_input, output_file, progress
 from gnpool.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
     from gnpool.data import EdgeList
-    from gnpool.influence import CascadeGraph, Selection
+    from gnpool.influence import CascadeGraph, SavedMonstor, Selection
 
 SHOWN = 20  # seeds or nodes of a printed list
 CHECKED = 10_000  # simulations of chosen seeds
@@ -63,8 +63,9 @@ def simulate(
     from gnpool.store.files import write
 
     place = None if out is None else output_file(out)
-    edges, network = read_graph(graph, duplicates)
-    chosen = read_seeds(seeds, edges)
+    with bad_input():
+        edges, network = read_graph(graph, duplicates)
+        chosen = read_seeds(seeds, edges)
     with _bar("cascades") as tell, open_engine(engine, address, device=device) as where:
         began = time.monotonic()
         found = run(
@@ -121,16 +122,19 @@ def maximize(
     upper bound of the influence spares most of the first look, too (UBLF). A model estimates many candidates at once.
     """
     from gnpool.engine import open_engine
+    from gnpool.influence import load_monstor
     from gnpool.influence import simulate as run
     from gnpool.store.files import write
 
     if model is not None and method is not None:
         raise typer.BadParameter("give --model or --method, not both", param_hint="'--model'")
     place = None if out is None else output_file(out)
-    edges, network = read_graph(graph, duplicates)
+    with bad_input():
+        edges, network = read_graph(graph, duplicates)
+        saved = None if model is None else load_monstor(model)
     with _bar("seeds") as tell, open_engine(engine, address, device=device) as where:
         began = time.monotonic()
-        found = _choose(network, k, model, method or "celf-mc", sample, seed, where.here, tell)
+        found = _choose(network, k, saved, method or "celf-mc", sample, seed, where.here, tell)
         seconds = time.monotonic() - began
         spread = run(network, [found.seeds], runs, seed=seed + 1, device=where.device, engine=where)
     mean, error = float(spread.influence[0]), float(spread.standard_error[0])
@@ -197,7 +201,8 @@ def train(
     with open_engine(engine, address, device=device) as where:
         here = where.here
         for path in graphs:
-            _, network = read_graph(path, duplicates)
+            with bad_input():
+                _, network = read_graph(path, duplicates)
             with _bar(f"simulating {path.name}") as tell:
                 labels = make_labels(
                     network,
@@ -244,21 +249,26 @@ def train(
 
 def read_graph(path: Path, duplicates: str) -> tuple[EdgeList, CascadeGraph]:
     """The edges of a file, and the graph that is simulated."""
-    from gnpool.data import read_edge_list
+    from gnpool.data import DataError, read_edge_list
     from gnpool.influence import CascadeGraph
 
     edges = read_edge_list(path, duplicates=duplicates)
     if edges.nodes == 0:
-        raise ValueError(f"{path}: the graph has no nodes")
+        raise DataError("the graph has no nodes", file=str(path))
     return edges, CascadeGraph.from_edge_list(edges)
 
 
 def read_seeds(path: Path, edges: EdgeList) -> list[int]:
     """The nodes that a file names, one in each line; # begins a comment."""
     from gnpool.data import DataError
+    from gnpool.store.regular import read_regular
 
+    try:
+        text = read_regular(path).decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"it is not UTF-8 text ({error.reason})", file=str(path)) from error
     names: dict[str, int] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         name = line.strip().rstrip(",").strip('"')
         if name and not name.startswith("#"):
             names.setdefault(name, number)
@@ -275,7 +285,7 @@ def read_seeds(path: Path, edges: EdgeList) -> list[int]:
 def _choose(
     network: CascadeGraph,
     k: int,
-    model: Path | None,
+    saved: SavedMonstor | None,
     method: str,
     sample: int,
     seed: int,
@@ -288,19 +298,17 @@ def _choose(
         degree_seeds,
         influence_bound,
         lazy_greedy,
-        load_monstor,
         random_seeds,
     )
 
-    if model is None and method == "degree":
+    if saved is None and method == "degree":
         return degree_seeds(network, k)
-    if model is None and method == "random":
+    if saved is None and method == "random":
         return random_seeds(network, k, seed)
     gains: Any
-    if model is None:
+    if saved is None:
         gains = MonteCarloGains(network, sample, seed)
     else:
-        saved = load_monstor(model)
         gains = ModelGains(saved.model, network, saved.stacked, device)
     bound = influence_bound(network)
     return lazy_greedy(gains, network.nodes, k, bound=bound, first_batch=100, progress=progress)

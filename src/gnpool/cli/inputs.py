@@ -29,14 +29,29 @@ def bad_input() -> Iterator[None]:
     """Turn what is wrong with a user's files inside the block into one line on stderr and status 2."""
     from gnpool.data import DataError
     from gnpool.models import SavedModelError
+    from gnpool.store.regular import NotRegularError
 
     try:
         yield
-    except (DataError, SavedModelError, *PLACES) as error:
+    except (DataError, SavedModelError, NotRegularError, *PLACES) as error:
         if os.environ.get("GNPOOL_TRACEBACK") == "1":
             traceback.print_exc()
         else:
             typer.echo(f"Error: {describe(error)}", err=True)
+        raise typer.Exit(BAD_INPUT) from None
+
+
+@contextmanager
+def stored_in(folder: Path) -> Iterator[None]:
+    """Turn what a result with the wrong content does to the code inside the block into one line and status 2."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError) as error:
+        if os.environ.get("GNPOOL_TRACEBACK") == "1":
+            traceback.print_exc()
+        words = " ".join(str(error).split())
+        text = f"{folder}: its results are damaged or of another version ({type(error).__name__}: {words:.100})"
+        typer.echo(f"Error: {text}", err=True)
         raise typer.Exit(BAD_INPUT) from None
 
 

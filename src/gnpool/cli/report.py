@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gnpool.cli.errors import FAILED
-from gnpool.cli.inputs import output_file
+from gnpool.cli.inputs import bad_input, output_file, stored_in
 from gnpool.cli.output import say, show_json
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ def report(
     from gnpool.report import markdown as as_markdown
     from gnpool.store.files import write
 
-    study = read_study(folder)
+    with bad_input(), stored_in(folder):
+        study = read_study(folder)
     for damage in study.damaged:
         typer.echo(f"Warning: {damage}", err=True)
     if refresh or (not study.tables and study.fit is None):
@@ -95,7 +96,8 @@ def report(
         typer.echo(as_markdown(study.tables), nl=False)
         return
     path = folder / PAGE if output is None else output
-    content = page(study).encode()
+    with stored_in(folder):
+        content = page(study).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     write(path, content)
     if json:

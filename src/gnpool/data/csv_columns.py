@@ -1,25 +1,21 @@
-"""A CSV file as typed columns, read in blocks of rows: no Python object per cell stays."""
+"""A CSV file as typed columns, read in blocks of rows: no Python object per cell stays, and no byte is read twice."""
 
 from __future__ import annotations
 
 import abc
-import csv
-import io
-import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from gnpool.data.csv_plain import read_plain
-from gnpool.data.errors import DataError, several
+from gnpool.data.csv_blocks import Block, CsvFile, Odd
+from gnpool.data.errors import DataError
 from gnpool.data.files import Files
 from gnpool.data.table import Column, Floats, Ints
 
-BLOCK = 1 << 16  # rows
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in lower case
+SKIP, NUMBER, INTEGER = 0, 1, 2  # what the kernels are to read, as they call it
 
 
 @dataclass
@@ -54,137 +50,68 @@ class Sheet:
 
 
 def read_csv(files: Files, name: str, ids: Sequence[str], categorical: frozenset[str], ignore: frozenset[str]) -> Sheet:
-    """Read a CSV file: columns in ``ids`` are names, those in ``categorical`` categories.
+    """Read a CSV file in one pass: columns in ``ids`` are names, those in ``categorical`` categories.
 
     Any other is numbers, or categories if none of its values is a number. A column that has both is an error: it is a
-    number somebody mistyped more often than not.
+    number somebody mistyped more often than not. What separates the columns is seen from the header.
     """
-    sheet = _read_plain(files, name, frozenset(ids), categorical, ignore)
-    if sheet is not None:
-        return sheet
-    kinds: dict[str, type[_Reader]] = dict.fromkeys(ids, _IntegerNames)
-    kinds.update({column: _Words for column in categorical if column not in ids})
-    while True:
-        try:
-            return _read_once(files, name, kinds, frozenset(ids), ignore)
-        except _OtherKind as change:  # rare: a column that begins as one kind and goes on as another
-            kinds[change.column] = change.kind
-
-
-def _read_plain(
-    files: Files, name: str, ids: frozenset[str], categorical: frozenset[str], ignore: frozenset[str]
-) -> Sheet | None:
-    """The same, several times faster, for a file of plain numbers; None for any other."""
-    shown = files.shown(name)
     with files.open(name) as raw:
-        header = _header(next(_rows(raw, shown), None), shown)
-    if categorical.intersection(header):
-        return None
-    table = read_plain(files, name, header, ids)
-    if table is None:
-        return None
-    sheet = Sheet(shown, len(table), {}, {}, lambda row: row + 2, ignore.intersection(header))
-    for place, column in enumerate(header):
-        if column in ids:
-            sheet.ids[column] = Identifiers(table[:, place].astype(np.int64))
-        elif column not in ignore:
-            sheet.columns[column] = Column(column, table[:, place].copy())
-    return sheet
+        source = CsvFile(files, name, raw)
+        known = frozenset(ids)
+        readers: dict[int, _Reader] = {
+            place: _Names(column) if column in known else _Values(column, words=column in categorical)
+            for place, column in enumerate(source.header)
+            if column not in ignore or column in known
+        }
+        kinds = np.zeros(len(source.header), dtype=np.int8)
 
+        def wanted(block: Block) -> Any:
+            kinds[list(readers)] = [reader.wants(block, place) for place, reader in readers.items()]
+            return kinds
 
-def _read_once(
-    files: Files, name: str, kinds: dict[str, type[_Reader]], ids: frozenset[str], ignore: frozenset[str]
-) -> Sheet:
-    shown = files.shown(name)
-    with files.open(name) as raw:
-        rows = filter(None, _rows(raw, shown))  # an empty line is no row
-        header = _header(next(rows, None), shown)
-        readers = {c: kinds.get(c, _Numbers)(c) for c in header if c not in ignore or c in ids}
-        count = 0
-        while block := list(islice(rows, BLOCK)):
-            if any(len(row) != len(header) for row in block):
-                bad = next(k for k, row in enumerate(block) if len(row) != len(header))
-                line = _line_of(files, name, count + bad)
-                raise DataError(f"it has {len(block[bad])} columns in place of {len(header)}", file=shown, line=line)
-            for place, cells in enumerate(zip(*block, strict=True)):
-                if header[place] in readers:
-                    readers[header[place]].read(cells)
-            count += len(block)
-    sheet = Sheet(shown, count, {}, {}, lambda row: _line_of(files, name, row), ignore.intersection(header))
+        rows = 0
+        for block in source.blocks(wanted):
+            for place, reader in readers.items():
+                reader.read(block, place)
+            rows += block.rows
+    sheet = Sheet(source.shown, rows, {}, {}, source.line_of, ignore.intersection(source.header))
     for reader in readers.values():
         reader.finish(sheet)
     return sheet
 
 
-def _rows(raw: Any, shown: str) -> Iterator[list[str]]:
-    text = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
-    reader = csv.reader(text, strict=True)
-    try:
-        yield from reader
-    except csv.Error as error:
-        raise DataError(f"it is not CSV ({error})", file=shown, line=reader.line_num) from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"it is not UTF-8 text ({error.reason})", file=shown, line=_bad_line(raw)) from error
-    finally:
-        if not text.closed:  # the file stays its owner's to close
-            text.detach()
-
-
-def _bad_line(raw: Any) -> int | None:
-    """The first line that is not UTF-8."""
-    raw.seek(0)
-    for number, line in enumerate(raw, 1):
-        try:
-            line.decode("utf-8")
-        except UnicodeDecodeError:
-            return number
-    return None
-
-
-def _line_of(files: Files, name: str, row: int) -> int:
-    """The line at which a row ends, from 1. It reads the file again: for messages only."""
-    with files.open(name) as raw:
-        text = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="", errors="replace")
-        reader = csv.reader(text)
-        seen = -2  # the header is row -1
-        for cells in reader:
-            seen += bool(cells)
-            if seen == row:
-                break
-        text.detach()
-        return reader.line_num
-
-
-def _header(cells: list[str] | None, shown: str) -> list[str]:
-    if not cells:
-        raise DataError("it is empty; its first line must name the columns", file=shown)
-    header = [cell.strip() for cell in cells]
-    if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
-        raise DataError("its columns must be separated by commas", file=shown, line=1)
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise DataError(f"it names {several(twice)} twice", file=shown, line=1)
-    if "" in header:
-        raise DataError(f"column {header.index('') + 1} has no name", file=shown, line=1)
-    return header
-
-
-class _OtherKind(Exception):  # noqa: N818 -- not an error: a signal to read the file again
-    def __init__(self, column: str, kind: type[_Reader]) -> None:
-        super().__init__(column)
-        self.column, self.kind = column, kind
-
-
 @dataclass
 class _Reader(abc.ABC):
-    """Takes the cells of one column block by block."""
+    """Takes one column block by block."""
 
     name: str
+    rows: int = 0
     blocks: list[Any] = field(default_factory=list)
+    places: dict[str, int] | None = None  # of the different cells, where the column is words
 
     @abc.abstractmethod
-    def read(self, cells: Sequence[str]) -> None:
-        """Take the next cells."""
+    def wants(self, block: Block, column: int) -> int:
+        """For what a block should take the column."""
+
+    def read(self, block: Block, column: int) -> None:
+        """Take the next rows."""
+        if self.places is None:
+            self.read_numbers(block, column)
+        else:
+            self.read_words(block, column)
+        self.rows += block.rows
+
+    @abc.abstractmethod
+    def read_numbers(self, block: Block, column: int) -> None:
+        """Take the next rows, while the column may be numbers."""
+
+    def read_words(self, block: Block, column: int) -> None:
+        """Take the next rows as words."""
+        assert self.places is not None
+        codes, words = block.words(column)
+        places = self.places
+        new = np.array([places.setdefault(word, len(places)) for word in words], dtype=np.int64)
+        self.blocks.append(new[codes])
 
     @abc.abstractmethod
     def finish(self, sheet: Sheet) -> None:
@@ -194,98 +121,131 @@ class _Reader(abc.ABC):
         return np.concatenate(self.blocks) if self.blocks else np.zeros(0, dtype=dtype)
 
 
-class _IntegerNames(_Reader):
-    """Names that are integers, written as Python would write them (01 is another name than 1)."""
+class _Names(_Reader):
+    """Names: integers as long as all are, written as Python would write them (01 is another name than 1)."""
 
-    def read(self, cells: Sequence[str]) -> None:
-        try:
-            numbers = list(map(int, cells))
-            if not all(map(operator.eq, cells, map(str, numbers))):
-                raise ValueError
-            self.blocks.append(np.array(numbers, dtype=np.int64))
-        except (ValueError, OverflowError):
-            raise _OtherKind(self.name, _Names) from None
+    def wants(self, block: Block, column: int) -> int:
+        return INTEGER if self.places is None else SKIP
 
-    def finish(self, sheet: Sheet) -> None:
-        sheet.ids[self.name] = Identifiers(self.joined(np.int64))
+    def read_numbers(self, block: Block, column: int) -> None:
+        values, odd = block.integers(column)
+        for row, cell in odd:
+            try:
+                values[row] = int(cell)
+                plain = str(int(cell)) == cell
+            except (ValueError, OverflowError):
+                plain = False
+            if not plain:
+                self._become_words()
+                self.read_words(block, column)
+                return
+        self.blocks.append(values)
 
-
-@dataclass
-class _Words(_Reader):
-    """Categories: each word once, and positions among them; -1 where missing."""
-
-    places: dict[str, int] = field(default_factory=dict)
-
-    def read(self, cells: Sequence[str]) -> None:
-        places = self.places
-        codes = [
-            -1 if cell.lower() in MISSING else places.setdefault(cell, len(places)) for cell in map(str.strip, cells)
-        ]
-        self.blocks.append(np.array(codes, dtype=np.int64))
-
-    def finish(self, sheet: Sheet) -> None:
-        codes, words = self.joined(np.int64), list(self.places)
-        order = sorted(range(len(words)), key=words.__getitem__)
-        rank = np.empty(len(words) + 1, dtype=np.int64)
-        rank[order], rank[-1] = np.arange(len(words)), -1
-        sheet.columns[self.name] = Column(self.name, rank[codes], tuple(words[k] for k in order))
-
-
-class _Names(_Words):
-    """Names that are not all integers; one that is empty is an error."""
-
-    def read(self, cells: Sequence[str]) -> None:
-        places = self.places
-        self.blocks.append(np.array([places.setdefault(cell, len(places)) for cell in cells], dtype=np.int64))
+    def _become_words(self) -> None:
+        kept, codes = np.unique(self.joined(np.int64), return_inverse=True)
+        self.places = {str(value): place for place, value in enumerate(kept.tolist())}
+        self.blocks = [codes]
 
     def finish(self, sheet: Sheet) -> None:
         codes = self.joined(np.int64)
-        for word in self.places:
-            if not word.strip():
-                row = int(np.flatnonzero(codes == self.places[word])[0])
-                raise sheet.error("the name is empty", row, self.name)
+        if self.places is None:
+            sheet.ids[self.name] = Identifiers(codes)
+            return
+        empty = [place for word, place in self.places.items() if not word.strip()]
+        if empty:
+            row = int(np.flatnonzero(np.isin(codes, empty))[0])
+            raise sheet.error("the name is empty", row, self.name)
         sheet.ids[self.name] = Identifiers(codes, list(self.places))
 
 
-@dataclass
-class _Numbers(_Reader):
-    """Numbers, NaN where missing."""
+class _Values(_Reader):
+    """Numbers, or categories where nothing is a number; ``words``: whether numbers are categories, too."""
 
-    numbers: int = 0
-    first_word: tuple[int, str] | None = None
-    rows: int = 0
+    def __init__(self, name: str, words: bool) -> None:
+        super().__init__(name, places={} if words else None)
+        self.told = words
+        self.numbers = False  # whether there were any
+        self.first_word: tuple[int, str] | None = None
 
-    def read(self, cells: Sequence[str]) -> None:
-        try:
-            values = np.array(list(map(float, cells)))
-        except ValueError:
-            values = self._one_by_one(cells)
-        self.numbers += int(np.count_nonzero(~np.isnan(values)))
-        if self.first_word is not None and self.numbers == 0:
-            raise _OtherKind(self.name, _Words)
-        self.blocks.append(values)
-        self.rows += len(cells)
+    def wants(self, block: Block, column: int) -> int:
+        if self.rows == 0 and self.places is None and not _numeric(block.first(column)):
+            self.places = {}  # most probably; numbers among the words are found at the end
+        return NUMBER if self.places is None else SKIP
 
-    def _one_by_one(self, cells: Sequence[str]) -> Floats:
-        values = np.full(len(cells), np.nan)
-        for k, cell in enumerate(map(str.strip, cells)):
-            if cell.lower() not in MISSING:
-                try:
-                    values[k] = float(cell)
-                except ValueError:
-                    if self.first_word is None:
-                        self.first_word = (self.rows + k, cell)
-        return values
+    def read_numbers(self, block: Block, column: int) -> None:
+        if self.rows == 0 and self.wants(block, column) == SKIP:
+            self.read_words(block, column)
+            return
+        values, odd = block.numbers(column)
+        self._take_odd(values, odd)
+        self.numbers = self.numbers or bool((values == values).any())
+        if self.first_word is not None and not self.numbers:  # nothing but missing values so far
+            self.places = {"": 0}
+            self.blocks = [np.zeros(self.rows, dtype=np.int64)]
+            self.first_word = None
+            self.read_words(block, column)
+        else:
+            self.blocks.append(values)
+
+    def _take_odd(self, values: Floats, odd: Odd) -> None:
+        for row, cell in odd:
+            value = _number(cell)
+            if value is not None:
+                values[row] = value
+            elif self.first_word is None:
+                self.first_word = (self.rows + row, cell.strip())
 
     def finish(self, sheet: Sheet) -> None:
-        if self.first_word is not None:
-            row, word = self.first_word
-            raise sheet.error(
-                f"{_short(word)} is not a number, but other values are; name the column as categorical if it is",
-                row,
-                self.name,
-            )
-        sheet.columns[self.name] = Column(self.name, self.joined(np.float64))
+        if self.places is not None:
+            sheet.columns[self.name] = self._categories(sheet, self.places)
+        elif self.first_word is not None:
+            raise self._mixed(sheet, *self.first_word)
+        else:
+            sheet.columns[self.name] = Column(self.name, self.joined(np.float64))
+
+    def _categories(self, sheet: Sheet, places: dict[str, int]) -> Column:
+        codes = self.joined(np.int64)
+        cells = [cell.strip() for cell in places]
+        words = sorted({cell for cell in cells if not self._is_missing(cell)})
+        if not self.told and any(_number(word) is not None for word in words):
+            text = [place for place, cell in enumerate(cells) if _number(cell) is None]
+            row = int(np.flatnonzero(np.isin(codes, text))[0])
+            raise self._mixed(sheet, row, cells[int(codes[row])])
+        rank = {word: place for place, word in enumerate(words)}
+        renamed = np.array([rank.get(cell, -1) for cell in cells], dtype=np.int64)
+        return Column(self.name, renamed[codes] if len(renamed) else codes, tuple(words))
+
+    def _is_missing(self, cell: str) -> bool:
+        if self.told:
+            return cell.lower() in MISSING
+        value = _number(cell)
+        return value is not None and value != value
+
+    def _mixed(self, sheet: Sheet, row: int, word: str) -> DataError:
+        return sheet.error(
+            f"{_short(word)} is not a number, but other values are; name the column as categorical if it is",
+            row,
+            self.name,
+        )
+
+
+def _number(cell: str) -> float | None:
+    """The number in a cell, NaN if there is none; None if there is something else."""
+    cell = cell.strip()
+    if cell.lower() in MISSING:
+        return np.nan
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _numeric(cells: list[str]) -> bool:
+    try:
+        list(map(float, cells))
+    except ValueError:
+        return all(_number(cell) is not None for cell in cells)
+    return True
 
 
 def _short(word: str, most: int = 40) -> str:

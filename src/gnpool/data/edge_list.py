@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 import warnings
 from collections.abc import Iterator
@@ -14,13 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnpool.data.errors import DataError
+from gnpool.data.files import read_maybe_packed
+from gnpool.data.limits import check_need
+from gnpool.data.table import edge_order
 
 COMMENT = re.compile(rb"^[ \t]*(?:[#%]|//)[^\n]*$", re.MULTILINE)
 TITLES = {"probability", "prob", "p", "weight", "w"}  # of a third column, where the first line names the columns
-GZIP = b"\x1f\x8b"
 CHUNK = 1 << 24  # bytes parsed at once
 WHOLE = 2.0**53  # whole numbers up to here are exact in float64
 DUPLICATES = ("error", "combine")
+NODE = 64  # bytes of memory that a node costs whoever simulates
+LONGEST = 18  # digits of a number of nodes or edges
 
 
 class EdgeListError(DataError):
@@ -91,13 +94,15 @@ def read_edge_list(path: str | Path, *, duplicates: str = "error") -> EdgeList:
     Raises:
         EdgeListError: with the line that cannot be read.
     """
-    data = Path(path).read_bytes()
-    if data.startswith(GZIP):
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError) as error:
-            raise EdgeListError(f"the gzip file is damaged ({error})", file=str(path)) from error
-    return parse_edge_list(data, str(path), duplicates=duplicates)
+    try:
+        data = read_maybe_packed(path)
+        found = parse_edge_list(data, str(path), duplicates=duplicates)
+        check_need(NODE * found.nodes, len(data), f"a graph of {found.nodes:,} nodes", str(path))
+    except EdgeListError:
+        raise
+    except DataError as error:
+        raise EdgeListError(error.message, file=error.file) from error
+    return found
 
 
 def parse_edge_list(data: bytes, name: str = "edge list", *, duplicates: str = "error") -> EdgeList:
@@ -144,7 +149,7 @@ class _Text:
             first = self.data[begin:end].strip()
             self.separator = next((s for s in (b",", b"\t") if s in first), b"")
             fields = self._fields(first)
-            if len(fields) == 2 and all(field.isdigit() for field in fields):
+            if len(fields) == 2 and all(field.isdigit() and len(field) <= LONGEST for field in fields):
                 self.header, self.start = (int(fields[0]), int(fields[1])), end + 1
             elif len(fields) == 3 and fields[2].decode(errors="replace").lower() in TITLES:
                 self.start = end + 1
@@ -303,11 +308,10 @@ def _simplify(
     place = np.flatnonzero(~loops) if loops.any() else None  # where the edges that stay stood
     if place is not None:
         source, target, probability = source[place], target[place], probability[place]
-    keys = source * nodes + target
-    order = None if (np.diff(keys) > 0).all() else np.argsort(keys, kind="stable")
+    order, repeated = edge_order(source, target, nodes)
     combined = 0
     if order is not None:
-        again = np.flatnonzero(np.diff(keys[order]) == 0)
+        again = np.flatnonzero(repeated)
         combined = int(again.size)
         if combined and duplicates == "error":
             first, second = order[again[0]], order[again[0] + 1]
@@ -316,8 +320,7 @@ def _simplify(
             message = f"the edge {ends} stands in line {lines[0]} already; 'duplicates' may combine them"
             raise text._error(lines[1], message)
         if combined:
-            sorted_keys = keys[order]
-            begins = np.flatnonzero(np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]]))
+            begins = np.flatnonzero(np.concatenate([[True], ~repeated]))
             failure = np.multiply.reduceat(1 - probability[order], begins)
             source, target, probability = source[order][begins], target[order][begins], 1 - failure
     return EdgeList(source, target, probability, nodes, names, int(loops.sum()), combined)

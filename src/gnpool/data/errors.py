@@ -18,7 +18,7 @@ class DataError(ValueError):
     def __init__(
         self, message: str, *, file: str | None = None, line: int | None = None, column: str | None = None
     ) -> None:
-        self.file, self.line, self.column = file, line, column
+        self.message, self.file, self.line, self.column = message, file, line, column
         places = [
             None if file is None else file if file.isprintable() else repr(file),
             None if line is None else f"line {line}",

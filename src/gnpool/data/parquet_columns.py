@@ -11,7 +11,10 @@ import numpy as np
 from gnpool.data.csv_columns import Identifiers, Sheet
 from gnpool.data.errors import DataError
 from gnpool.data.files import Files
+from gnpool.data.limits import check_need
 from gnpool.data.table import Column
+
+VALUE = 8  # bytes of memory, at least
 
 
 def read_parquet(
@@ -22,7 +25,11 @@ def read_parquet(
     shown = files.shown(name)
     try:
         with files.open(name) as raw:
-            table = pq.read_table(pa.BufferReader(raw.read()))
+            packed = pq.ParquetFile(pa.BufferReader(raw.read()))
+        about = packed.metadata
+        need = VALUE * about.num_rows * max(1, about.num_columns)
+        check_need(need, files.size(name), f"a table of {about.num_rows} rows and {about.num_columns} columns", shown)
+        table = packed.read()
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"it is not a Parquet file ({str(error).splitlines()[0]})", file=shown) from error
     sheet = Sheet(shown, table.num_rows, {}, {}, lambda row: row + 1, ignore.intersection(table.column_names))

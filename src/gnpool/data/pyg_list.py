@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import pickle
+import os
 import sys
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -19,33 +19,46 @@ from torch_geometric.data.graph_store import EdgeLayout
 from torch_geometric.data.storage import GlobalStorage
 
 from gnpool.data.errors import DataError
-from gnpool.data.table import Column, GraphTable, check_complete, tidy_edges
+from gnpool.data.files import open_ordinary
+from gnpool.data.limits import check_need
+from gnpool.data.table import Column, GraphTable, Ints, check_complete, tidy_features
 
-NOT_USED = ("edge_attr", "edge_weight")
+NODE, NUMBER = 64, 8  # bytes of memory for a node, and for a number of a tensor
+READ = ("x", "edge_index", "edge_attr", "edge_weight", "y")
 ALLOWED = [Data, DataEdgeAttr, DataTensorAttr, EdgeLayout, GlobalStorage]  # what a list of Data is made of
 
 
 def read_pt(path: Path, level: str, **options: Any) -> GraphTable:
     """Read a list of ``Data`` that ``torch.save`` wrote; loading never runs code of the file's."""
     file = str(path)
+    with open_ordinary(path) as opened:
+        held = os.fstat(opened.fileno()).st_size
+        found = _load(opened, held, file)
     try:
-        with zipfile.ZipFile(path) as packed:
+        return from_list(found, level, file=file, held=held, **options)
+    except (AttributeError, TypeError, IndexError, KeyError, RuntimeError, OverflowError) as error:
+        raise DataError(f"it holds a Data that is damaged ({_one_line(error)})", file=file) from error
+
+
+def _load(opened: BinaryIO, held: int, file: str) -> Any:
+    try:
+        with zipfile.ZipFile(opened) as packed:
             members = packed.infolist()
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise DataError("it is not a file of torch.save", file=file) from error
-    if sum(member.file_size for member in members) > path.stat().st_size:  # torch packs nothing
+    if sum(member.file_size for member in members) > held:  # torch packs nothing
         raise DataError("its parts claim more bytes than the file has", file=file)
+    opened.seek(0)
     try:
         with torch.serialization.safe_globals(ALLOWED):
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, AttributeError, TypeError, ValueError) as error:
+            return torch.load(opened, map_location="cpu", weights_only=True)
+    except Exception as error:  # damaged pickles raise almost anything
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if "Unsupported" in str(error) or "GLOBAL" in str(error) or "weights_only" in reason.lower():
             reason = "it holds objects other than tensors and PyTorch Geometric's Data, which are not loaded"
         else:
             reason = f"it cannot be read ({reason})"
         raise DataError(reason, file=file) from error
-    return from_list(found, level, file=file, **options)
 
 
 def read_function(name: str, level: str, **options: Any) -> GraphTable:
@@ -77,21 +90,31 @@ def _one_line(error: Exception) -> str:
 
 
 def from_list(
-    graphs: Any, level: str = "graph", *, file: str | None = None, labelled: bool = True, directed: bool = True
+    graphs: Any,
+    level: str = "graph",
+    *,
+    file: str | None = None,
+    held: int | None = None,
+    labelled: bool = True,
+    directed: bool = True,
 ) -> GraphTable:
-    """Graphs given as ``Data``: ``x`` (n, d), ``edge_index`` (2, E) in all or in none, ``y``.
+    """Graphs given as ``Data``: ``x`` (n, d), ``edge_index`` (2, E) in all or in none, ``edge_attr`` (E, d) and
+    ``edge_weight`` (E,) in all or in none, ``y``.
 
-    Edges are taken as they are, in both directions or not.
+    Edges are taken as they are, in both directions or not. ``held`` is the size of the file that they come from.
     """
     graphs = _as_list(graphs, file)
-    sizes = np.array([_size(graph, k, file) for k, graph in enumerate(graphs)], dtype=np.int64)
+    counts = [_size(graph, k, file) for k, graph in enumerate(graphs)]
+    if held is not None:
+        check_need(NODE * sum(counts) + sum(map(_bytes, graphs)), held, "the graphs in it", file)
+    sizes = np.array(counts, dtype=np.int64)
     if (sizes == 0).any():
         raise DataError(f"graph {int(np.flatnonzero(sizes == 0)[0])} (from 0) has no nodes", file=file)
     first = np.cumsum(sizes) - sizes
     with_edges = [_tensor(graph, "edge_index") is not None for graph in graphs]
     if any(with_edges) != all(with_edges):
         raise DataError(f"graph {with_edges.index(False)} (from 0) has no edge_index, but others have", file=file)
-    edge_index = _edges(graphs, sizes, first, file, directed) if all(with_edges) else None
+    edge_index, edge_attr = _edges(graphs, sizes, first, file, directed) if all(with_edges) else (None, ())
     y = _target(graphs, sizes, level, labelled, file)
     return GraphTable(
         names=np.arange(len(graphs)),
@@ -101,9 +124,7 @@ def from_list(
         y=y,
         level=level,
         node_names=np.concatenate([np.arange(n) for n in sizes.tolist()]),
-        notes=tuple(
-            f"{name!r} of the graphs is not used" for name in NOT_USED if any(name in graph for graph in graphs)
-        ),
+        edge_attr=edge_attr,
     )
 
 
@@ -146,7 +167,10 @@ def _size(graph: Data, number: int, file: str | None) -> int:
     if x is not None:
         return int(x.size(0))
     if "num_nodes" in graph:
-        return int(graph.num_nodes)
+        count = graph.num_nodes
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise DataError(f"'num_nodes' of graph {number} (from 0) must be a number, got {count!r:.40}", file=file)
+        return count
     raise DataError(f"graph {number} (from 0) must have 'x' or 'num_nodes'", file=file)
 
 
@@ -171,25 +195,62 @@ def _edges(graphs: Sequence[Data], sizes: Any, first: Any, file: str | None, dir
             file=file,
         )
     shift = np.repeat(first, counts)
-    return tidy_edges(flat[0] + shift, flat[1] + shift, int(sizes.sum()), directed)
+    columns = [
+        *_columns(graphs, "edge_attr", counts, file),
+        *_columns(graphs, "edge_weight", counts, file),
+    ]
+
+    def twice(row: int, what: str) -> DataError:
+        number = int(np.searchsorted(np.cumsum(counts), row, side="right"))
+        return DataError(f"{what} (edge {flat[:, row].tolist()} of graph {number}, from 0)", file=file)
+
+    return tidy_features(flat[0] + shift, flat[1] + shift, int(sizes.sum()), directed, columns, twice)
+
+
+def _bytes(graph: Data) -> int:
+    """The memory that the tensors of a graph need once they are read; an expanded one holds less in its file."""
+    found = [_tensor(graph, name) for name in READ]
+    return sum(NUMBER * value.numel() for value in found if isinstance(value, Tensor))
+
+
+def _columns(graphs: Sequence[Data], name: str, counts: Ints, file: str | None) -> list[Column]:
+    """Features of the edges, a row for each of ``counts`` edges."""
+    parts = [_tensor(graph, name) for graph in graphs]
+    if all(part is None for part in parts):
+        return []
+    for number, (part, count) in enumerate(zip(parts, counts.tolist(), strict=True)):
+        if not isinstance(part, Tensor) or part.dim() not in (1, 2) or len(part) != count or not _is_plain(part):
+            got = f"shape {list(part.shape)}" if isinstance(part, Tensor) else type(part).__name__
+            got = "nothing" if part is None else got
+            raise DataError(
+                f"{name!r} of graph {number} (from 0) must have a row of numbers for each of its {count} edges, "
+                f"got {got}",
+                file=file,
+            )
+    return _joined(parts, name, file)
 
 
 def _features(graphs: Sequence[Data], file: str | None) -> list[Column]:
     parts = [_tensor(graph, "x") for graph in graphs]
-    if all(part is None for part in parts):
-        return []
+    return [] if all(part is None for part in parts) else _joined(parts, "x", file)
+
+
+def _joined(parts: Sequence[Any], name: str, file: str | None) -> list[Column]:
+    """The columns of one tensor after another: all as wide."""
     parts = [part.unsqueeze(1) if part is not None and part.dim() == 1 else part for part in parts]
     widths = [-1 if part is None else part.size(1) for part in parts]
     odd = next((k for k, width in enumerate(widths) if width != widths[0]), None)
     if odd is not None:
         got = "none" if widths[odd] < 0 else f"{widths[odd]}"
-        raise DataError(f"graph {odd} (from 0) has {got} features, but graph 0 has {widths[0]}", file=file)
+        what = "features" if name == "x" else f"columns of {name!r}"
+        raise DataError(f"graph {odd} (from 0) has {got} {what}, but graph 0 has {widths[0]}", file=file)
     table = torch.cat([part.detach().to(torch.float64) for part in parts]).numpy()
     if len(infinite := np.argwhere(np.isinf(table))):
         row, column = infinite[0].tolist()
         number = int(np.searchsorted(np.cumsum([part.size(0) for part in parts]), row, side="right"))
-        raise DataError(f"'x' of graph {number} (from 0) has an infinite value in column {column}", file=file)
-    return [Column(f"x{k}", np.ascontiguousarray(table[:, k])) for k in range(table.shape[1])]
+        raise DataError(f"{name!r} of graph {number} (from 0) has an infinite value in column {column}", file=file)
+    names = [name] if name == "edge_weight" and table.shape[1] == 1 else [f"{name}{k}" for k in range(table.shape[1])]
+    return [Column(one, np.ascontiguousarray(table[:, k])) for k, one in enumerate(names)]
 
 
 def _target(graphs: Sequence[Data], sizes: Any, level: str, labelled: bool, file: str | None) -> Column | None:

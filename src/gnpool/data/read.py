@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gnpool.data.errors import DataError
-from gnpool.data.files import Files
+from gnpool.data.files import Files, open_ordinary
+from gnpool.data.networkx_list import from_networkx, is_networkx
 from gnpool.data.pyg_list import from_list, read_function, read_pt
 from gnpool.data.table import GraphTable
 from gnpool.data.tables import has_tables, read_tables
@@ -40,11 +41,12 @@ def read_graphs(
     r"""Reads graphs or sets in any of the formats that gnpool knows.
 
     Args:
-        source (str or Path or list): A folder or zip of tables (``graphs.csv``, ``nodes.csv``, ``edges.csv``, or
-            ``.parquet``), a folder or zip with a TUDataset, a ``.pt`` file with a list of PyG's ``Data``,
-            ``package.module:function``, which is imported and called, or the list itself.
+        source (str or Path or list): A folder or zip of tables (``graphs.csv``, ``nodes.csv``, ``edges.csv``, packed
+            as ``.csv.gz`` or not, or ``.parquet``), a folder or zip with a TUDataset, a ``.pt`` file with a list of
+            PyG's ``Data``, ``package.module:function``, which is imported and called, or the list itself; also a graph
+            of networkx, or a list of them.
         level (str, optional): Whether targets belong to ``"graph"`` or ``"node"``. (default: ``"graph"``)
-        y (str, optional): Name of the column with the target, in tables. (default: ``"y"``)
+        y (str, optional): Name of the column with the target, in tables and graphs of networkx. (default: ``"y"``)
         labelled (bool, optional): Whether there must be targets. (default: ``True``)
         directed (bool, optional): Whether an edge of a table goes one way. (default: ``False``)
         categorical (Sequence[str], optional): Columns of tables whose numbers are categories.
@@ -69,18 +71,40 @@ def read_graphs(
     """
     if level not in LEVELS:
         raise ValueError(f"read_graphs: 'level' must be one of {LEVELS}, got {level!r}")
+    if is_networkx(source):
+        source = [source]
     if not isinstance(source, (str, Path)):
+        if isinstance(source, (list, tuple)) and any(map(is_networkx, source[:1])):
+            return from_networkx(source, level, y=y, labelled=labelled)
         return from_list(source, level, labelled=labelled)
     path = Path(source)
     if not path.exists():
         if FUNCTION.fullmatch(str(source)):
             return read_function(str(source), level, labelled=labelled)
         raise DataError("there is no such file or folder", file=str(source))
-    if path.is_file() and not zipfile.is_zipfile(path):
+    if not path.is_dir() and not _is_zip(path):
         what = NO_ZIP.get(path.suffix.lower(), "it is neither a folder, a zip nor a .pt")
         raise DataError(f"{what}; see 'Your own data' in the documentation for the formats", file=str(path))
     if path.suffix in (".pt", ".pth"):
         return read_pt(path, level, labelled=labelled)
+    return read_files(path, level, y, labelled, directed, categorical, ignore)
+
+
+def _is_zip(path: Path) -> bool:
+    with open_ordinary(path) as file:
+        return zipfile.is_zipfile(file)
+
+
+def read_files(
+    path: Path,
+    level: str,
+    y: str,
+    labelled: bool,
+    directed: bool,
+    categorical: Sequence[str],
+    ignore: Sequence[str],
+) -> GraphTable:
+    """Read a folder or a zip, whatever of the formats is in it."""
     files = Files(path)
     try:
         if has_tables(files):

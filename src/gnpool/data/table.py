@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from gnpool.data.errors import DataError
 
+LARGEST_SQUARE = 3_037_000_499  # the square of which fits 64 bits
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -46,6 +48,7 @@ class GraphTable:
         edge_index (array, optional): Source and target of each edge, (2, E); None for sets.
         features (tuple[Column, ...]): Of the nodes, (N,) each.
         y (Column, optional): What is to be predicted, (G,) or (N,).
+        edge_attr (tuple[Column, ...]): Features of the edges, (E,) each, in the order of ``edge_index``.
         level (str): Whether ``y`` belongs to ``"graph"`` or ``"node"``.
         node_names (array, optional): What the user calls each node, (N,).
         notes (tuple[str, ...]): What a user should know about how the data was read.
@@ -59,6 +62,7 @@ class GraphTable:
     level: str = "graph"
     node_names: NDArray[np.generic] | None = None
     notes: tuple[str, ...] = field(default=())
+    edge_attr: tuple[Column, ...] = field(default=())
 
     @property
     def first(self) -> Ints:
@@ -81,18 +85,20 @@ class GraphTable:
         """Some of the graphs, in the order given."""
         first = self.first
         nodes = _ranges(first[graphs], self.sizes[graphs])
-        edge_index = None
+        edge_index, edge_attr = None, self.edge_attr
         if self.edge_index is not None:
             counts = self.edge_counts
             edges = _ranges((np.cumsum(counts) - counts)[graphs], counts[graphs])
             sizes = self.sizes[graphs]
             shift = np.cumsum(sizes) - sizes - first[graphs]
             edge_index = self.edge_index[:, edges] + np.repeat(shift, counts[graphs])
+            edge_attr = tuple(column.take(edges) for column in self.edge_attr)
         return replace(
             self,
             names=self.names[graphs],
             sizes=self.sizes[graphs],
             edge_index=edge_index,
+            edge_attr=edge_attr,
             features=tuple(column.take(nodes) for column in self.features),
             y=None if self.y is None else self.y.take(graphs if self.level == "graph" else nodes),
             node_names=None if self.node_names is None else self.node_names[nodes],
@@ -111,6 +117,56 @@ def tidy_edges(source: Ints, target: Ints, nodes: int, directed: bool) -> Ints:
     keys = np.sort(target * nodes + source)  # np.unique would hash them, which takes several times as long
     keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
     return np.stack([keys % nodes, keys // nodes]) if nodes else np.zeros((2, 0), dtype=np.int64)
+
+
+def tidy_features(
+    source: Ints,
+    target: Ints,
+    nodes: int,
+    directed: bool,
+    columns: Sequence[Column],
+    error: Callable[[int, str], DataError],
+) -> tuple[Ints, tuple[Column, ...]]:
+    """As :func:`tidy_edges`, with features of the edges.
+
+    Without ``directed`` an edge has the features of its opposite, unless it was given some of its own. An edge that is
+    given twice must have equal features; ``error`` makes the error of a row.
+    """
+    if not columns:
+        return tidy_edges(source, target, nodes, directed), ()
+    given = rows = np.arange(len(source))
+    if not directed:
+        source, target, rows = (
+            *(np.concatenate(ends) for ends in ((source, target), (target, source))),
+            np.tile(given, 2),
+        )
+    order = np.argsort(target * nodes + source, kind="stable")  # given ones before their opposites
+    source, target = source[order], target[order]
+    new = np.concatenate([[True], (np.diff(source) != 0) | (np.diff(target) != 0)]) if len(order) else order > 0
+    kept = rows[order][new]
+    twice = np.flatnonzero(~new & (order < len(given)))
+    first = kept[np.cumsum(new)[twice] - 1]
+    for column in columns:
+        mine, other = column.values[order[twice]], column.values[first]
+        if len(bad := np.flatnonzero((mine != other) & ((mine == mine) | (other == other)))):
+            row = int(order[twice][bad].min())
+            raise error(row, f"the edge comes twice, with different values of {column.name!r}")
+    return np.stack([source[new], target[new]]), tuple(column.take(kept) for column in columns)
+
+
+def edge_order(first: Ints, second: Ints, nodes: int) -> tuple[Ints | None, NDArray[np.bool_]]:
+    """The order of edges by their ``first`` and then their ``second`` end, None if they have it, edges that come again
+    standing together; and in that order, whether each edge but the first is the one before it.
+    """
+    if nodes > LARGEST_SQUARE:  # the pair would not fit one number
+        every, codes = np.unique(np.concatenate([first, second]), return_inverse=True)
+        first, second, nodes = codes[: len(first)], codes[len(first) :], len(every)
+    keys = first * nodes + second
+    steps = np.diff(keys)
+    if (steps > 0).all():
+        return None, np.zeros(len(steps), dtype=bool)
+    order = np.argsort(keys, kind="stable")
+    return order, np.diff(keys[order]) == 0
 
 
 def check_complete(column: Column, file: str | None, line_of: object = None) -> None:

@@ -1,4 +1,4 @@
-"""Graphs in three tables: ``graphs``, ``nodes`` and ``edges``, as CSV or Parquet."""
+"""Graphs in three tables: ``graphs``, ``nodes`` and ``edges``, as CSV or Parquet; CSV may be packed by gzip."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from gnpool.data.csv_columns import Identifiers, Sheet, read_csv
 from gnpool.data.errors import DataError, several
 from gnpool.data.files import Files
 from gnpool.data.parquet_columns import read_parquet
-from gnpool.data.table import Column, GraphTable, Ints, check_complete, tidy_edges
+from gnpool.data.table import Column, GraphTable, Ints, check_complete, tidy_features
 
-READERS = {".csv": read_csv, ".parquet": read_parquet}
+READERS = {  # by ending
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), read_csv),
+    ".parquet": read_parquet,
+}
 IDS = {"graphs": ("graph",), "nodes": ("graph", "node"), "edges": ("graph", "source", "target")}
 
 
@@ -39,7 +42,7 @@ def read_tables(
     ========  ===========================  ==================================================================
     graphs    ``graph``, the target [1]_   numbers and categories, which become features of all its nodes
     nodes     ``graph``, ``node`` [2]_     numbers and categories
-    edges     ``graph, source, target``    other columns are not used
+    edges     ``graph, source, target``    numbers and categories, which become features of the edges
     ========  ===========================  ==================================================================
 
     .. [1] The column called ``y``; for level ``"node"`` it stands in ``nodes``, and ``graphs`` may be missing.
@@ -61,7 +64,7 @@ def read_tables(
         raise DataError(f"there is no column {several(unknown)}", file=str(files.path))
     targets = graphs if level == "graph" else nodes
     target_column = _target(targets, y, labelled)
-    for sheet in (nodes, graphs):
+    for sheet in (nodes, graphs, edges):
         _check_finite(sheet, but=y if sheet is targets else None)
 
     names, graph_of_node = _graphs(graphs, nodes)
@@ -70,14 +73,15 @@ def read_tables(
     if graphs is not None and (sizes == 0).any():
         row = int(np.flatnonzero(sizes == 0)[0])
         raise graphs.error(f"the graph {graphs.ids['graph'][row]!r} has no nodes in {nodes.file}", row, "graph")
-    edge_index, notes = None, []
+    edge_index: Ints | None = None
+    edge_attr: tuple[Column, ...] = ()
     if edges is not None:
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
         source, target = _endpoints(names, nodes, graph_of_node, edges, place)
-        edge_index = tidy_edges(source, target, len(order), directed)
-        if edges.columns:
-            notes.append(f"{edges.file}: {several(list(edges.columns))} not used")
+        edge_index, edge_attr = tidy_features(
+            source, target, len(order), directed, list(edges.columns.values()), lambda row, what: edges.error(what, row)
+        )
     features = [column.take(order) for name, column in nodes.columns.items() if not (level == "node" and name == y)]
     own = [] if graphs is None else [c for name, c in graphs.columns.items() if not (level == "graph" and name == y)]
     of_node = graph_of_node[order]
@@ -93,7 +97,7 @@ def read_tables(
         y=target_column,
         level=level,
         node_names=None if node_names is None else _shown(node_names)[order],
-        notes=tuple(notes),
+        edge_attr=edge_attr,
     )
 
 

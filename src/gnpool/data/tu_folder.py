@@ -6,7 +6,7 @@ import numpy as np
 
 from gnpool.data.errors import DataError, several
 from gnpool.data.files import Files
-from gnpool.data.table import Column, Floats, GraphTable, Ints, check_complete, tidy_edges
+from gnpool.data.table import Column, Floats, GraphTable, Ints, check_complete, tidy_features
 
 SHORT = 40  # characters of a line that are shown
 
@@ -20,7 +20,7 @@ def read_tu(files: Files, level: str = "graph", labelled: bool = True) -> GraphT
     r"""Read the raw files of a data set of the `TUDataset collection <https://chrsmrrs.github.io/datasets>`_.
 
     Node labels become a categorical column, node attributes numbers. The target is ``NAME_graph_labels.txt``, or the
-    first column of ``NAME_graph_attributes.txt`` (regression). Edge labels and attributes are not used.
+    first column of ``NAME_graph_attributes.txt`` (regression). Edge labels and attributes become features of the edges.
     """
     names = tu_names(files)
     if len(names) != 1:
@@ -49,31 +49,37 @@ def read_tu(files: Files, level: str = "graph", labelled: bool = True) -> GraphT
     if len(across):
         raise DataError("the edge joins two graphs", file=files.shown(f"{name}_A.txt"), line=int(across[0]) + 1)
     sizes = np.bincount(graph_of_node, minlength=len(graphs))
+    shown = files.shown(f"{name}_A.txt")
+    edge_index, edge_attr = tidy_features(
+        edges[:, 0],
+        edges[:, 1],
+        nodes,
+        False,
+        _columns(files, name, "edge", len(edges)),
+        lambda row, what: DataError(what, file=shown, line=row + 1),
+    )
     return GraphTable(
         names=graphs,
         sizes=sizes,
-        edge_index=tidy_edges(edges[:, 0], edges[:, 1], nodes, directed=False),
-        features=tuple(_features(files, name, nodes)),
+        edge_index=edge_index,
+        edge_attr=edge_attr,
+        features=tuple(_columns(files, name, "node", nodes)),
         y=_target(files, name, len(graphs), labelled),
-        notes=tuple(
-            f"{files.shown(unused)}: not used"
-            for kind in ("edge_labels", "edge_attributes")
-            if (unused := f"{name}_{kind}.txt") in files
-        ),
     )
 
 
-def _features(files: Files, name: str, nodes: int) -> list[Column]:
+def _columns(files: Files, name: str, what: str, count: int) -> list[Column]:
+    """Labels and attributes of the nodes or the edges."""
     found = []
-    labels, attributes = f"{name}_node_labels.txt", f"{name}_node_attributes.txt"
+    labels, attributes = f"{name}_{what}_labels.txt", f"{name}_{what}_attributes.txt"
     if labels in files:
         table = _integers(files, labels, None)
-        _check_count(files, labels, len(table), nodes, "nodes")
+        _check_count(files, labels, len(table), count, f"{what}s")
         several_labels = table.shape[1] > 1
         found += [_categories(f"label{k}" if several_labels else "label", table[:, k]) for k in range(table.shape[1])]
     if attributes in files:
         values = _floats(files, attributes, None)
-        _check_count(files, attributes, len(values), nodes, "nodes")
+        _check_count(files, attributes, len(values), count, f"{what}s")
         if len(infinite := np.argwhere(np.isinf(values))):
             row, k = infinite[0].tolist()
             raise DataError("the value is infinite", file=files.shown(attributes), line=row + 1, column=f"attribute{k}")

@@ -15,7 +15,8 @@ from torch_geometric.data import Data
 from torch_geometric.datasets import TUDataset
 
 from gnpool.data.errors import DataError
-from gnpool.data.files import check_claimed
+from gnpool.data.files import open_zip
+from gnpool.data.limits import check_unpacked
 
 VARIABLE = "GNPOOL_DATA"  # a folder with tudataset/NAME.zip
 FOLDERS = {"D&D": "DD"}  # how tables write a name -> how its files do
@@ -109,7 +110,8 @@ def cache_folder() -> Path:
 def unpack(archive: Path, folder: str, raw: Path) -> None:
     """Unpack the text files ``folder/folder_*.txt`` of a zip into ``raw``, and nothing else."""
     try:
-        with zipfile.ZipFile(archive) as source:
+        source, file = open_zip(archive)
+        with file, source:
             found = {PurePosixPath(member): member for member in source.namelist()}
             for path, member in found.items():
                 if path.is_absolute() or ".." in path.parts or "\\" in member:
@@ -122,7 +124,8 @@ def unpack(archive: Path, folder: str, raw: Path) -> None:
             missing = [part for part in NEEDED if f"{folder}_{part}.txt" not in wanted]
             if missing:
                 raise OSError(f"{archive}: there is no {folder}/{folder}_{missing[0]}.txt in it")
-            check_claimed(sum(source.getinfo(member).file_size for member in wanted.values()), archive)
+            claimed = sum(source.getinfo(member).file_size for member in wanted.values())
+            check_unpacked(claimed, archive.stat().st_size, str(archive))
             raw.mkdir(parents=True, exist_ok=True)
             for name, member in wanted.items():
                 (raw / name).write_bytes(source.read(member))

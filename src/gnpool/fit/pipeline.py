@@ -22,7 +22,7 @@ from gnpool.fit.batches import FlatBatches
 from gnpool.fit.curves import training_curves
 from gnpool.fit.law import find_in, law_network
 from gnpool.fit.networks import GNP, Frame, build, fixed_poolings, frames, network_spec, slots, usual_sizes
-from gnpool.fit.preprocess import Preprocessing
+from gnpool.fit.preprocess import Preprocessing, unused_edges
 from gnpool.fit.problem import Problem, recognise
 from gnpool.fit.split import make_split
 from gnpool.fit.study import CRYSTAL, LAW, Entry, Options, Study
@@ -68,7 +68,7 @@ def run_study(
     tables = {name: table.select(part) for name, part in split.parts().items()}
     problem = recognise(table, tables["train"], options.task)
     preprocessing = Preprocessing.learn(tables["train"])
-    notes = [*table.notes, *([split.note] if split.note else [])]
+    notes = [*table.notes, *unused_edges(table), *([split.note] if split.note else [])]
     features = {name: preprocessing.apply(part) for name, part in tables.items()}
     notes += [f"{name}: {note}" for name, (_, found) in features.items() for note in found]
     few = int(tables["train"].sizes.sum()) > MANY_NODES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +20,14 @@ from gnpool.data import DataError, GraphTable
 from gnpool.data.table import Floats
 from gnpool.fit.batches import FlatBatches
 from gnpool.fit.pipeline import evaluation_size
-from gnpool.fit.preprocess import Preprocessing
+from gnpool.fit.preprocess import Preprocessing, unused_edges
 from gnpool.fit.problem import Problem
 from gnpool.models.folder import naming
 from gnpool.models.saved import SavedModelError, load_saved
 from gnpool.training.program import by_name
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # what begins a formula in some spreadsheet, and our own mark
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Predictor:
             has, lacks = ("edges", "none") if self.problem.edges else ("no edges", "some")
             raise DataError(f"the model was trained on data with {has}, and here are {lacks}")
         x, notes = self.preprocessing.apply(table)
+        notes += unused_edges(table)
         batches = FlatBatches(table, x, None, evaluation_size(table), None, loops=self.problem.level == "node")
         model = self.model.to(device).eval()
         call = by_name(model)
@@ -73,9 +78,19 @@ def load_predictor(folder: str | Path) -> Predictor:
     try:
         problem = Problem.from_dict(saved.extra.get("problem"))
         preprocessing = Preprocessing.from_dict(saved.extra.get("preprocessing"))
-    except ValueError as error:
+        _check_fit(saved.model, problem, preprocessing)
+    except (ValueError, TypeError, OverflowError) as error:
         raise SavedModelError(f"{folder / 'model.json'}: it is not a model of 'gnpool fit' ({error})") from error
     return Predictor(saved.model, problem, preprocessing)
+
+
+def _check_fit(model: Any, problem: Problem, preprocessing: Preprocessing) -> None:
+    """Complain if the network is not one for these columns and this target."""
+    kind = "NodeNet" if problem.level == "node" else "GraphNet" if problem.edges else "SetNet"
+    found = (type(model).__name__, getattr(model, "in_channels", None), model.out.out_features)
+    wanted = (kind, preprocessing.width, problem.outputs)
+    if found != wanted or getattr(model, "edge_weights", False):
+        raise ValueError(f"its network {found} does not fit its columns and its target, {wanted}")
 
 
 def prediction_rows(predictor: Predictor, table: GraphTable, outputs: Floats) -> tuple[list[str], list[Sequence[Any]]]:
@@ -96,12 +111,30 @@ def prediction_rows(predictor: Predictor, table: GraphTable, outputs: Floats) ->
 
 
 def as_csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table as CSV."""
+    """A table as CSV. A text that a spreadsheet would take for a formula begins with ``'``; see :func:`harmless`."""
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
+    plain = csv.writer(text, lineterminator="\n")
+    quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)  # the other leaves a lone \r bare
+    for row in (head, *rows):
+        cells = [harmless(cell) for cell in row]
+        (quoting if any(isinstance(cell, str) and "\r" in cell for cell in cells) else plain).writerow(cells)
     return text.getvalue()
+
+
+def harmless(cell: Any) -> Any:
+    """A cell that no spreadsheet runs: a text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break gets a
+    ``'`` in front, and so does one that begins with ``'``, so that taking one ``'`` away always gives the text.
+
+    Numbers stay, also as texts.
+
+    Example:
+        >>> from gnpool.fit.predict import harmless
+        >>> [harmless(cell) for cell in ("=1+1", "'a", "-5", "a=b", -5)]
+        ["'=1+1", "''a", '-5', 'a=b', -5]
+    """
+    if not isinstance(cell, str) or not cell.startswith(FORMULA) or NUMBER.fullmatch(cell):
+        return cell
+    return f"'{cell}"
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -78,7 +78,8 @@ class Preprocessing:
                 place += rule.width
         if place == 0:
             x[:] = 1.0
-        unused = [name for name in columns if name not in {rule.name for rule in self.rules}]
+        known = {rule.name for rule in self.rules}
+        unused = [name for name in columns if name not in known]
         if unused:
             notes.append(f"columns that the model was not trained with are not used: {', '.join(map(repr, unused))}")
         return torch.from_numpy(x), notes
@@ -96,6 +97,8 @@ class Preprocessing:
             made = [Rule(**{**rule, "categories": tuple(rule.get("categories", ()))}) for rule in rules]
         except TypeError as error:
             raise ValueError(f"'preprocessing' has a rule that is none ({error})") from error
+        for rule in made:
+            _check_types(rule)
         if any(rule.kind not in KINDS or not rule.scale > 0 for rule in made):
             raise ValueError(f"'preprocessing' has a rule of no kind among {KINDS}")
         return cls(tuple(made))
@@ -115,6 +118,20 @@ class Preprocessing:
                 words += f"; a feature marks missing values{fill}"
             lines.append(f"{rule.name!r}: {words}")
         return lines
+
+
+def unused_edges(table: GraphTable) -> list[str]:
+    """A note if edges have features, which no network of the pipeline takes."""
+    names = ", ".join(repr(column.name) for column in table.edge_attr)
+    return [f"features of edges are not used: {names}"] if names else []
+
+
+def _check_types(rule: Rule) -> None:
+    """Complain about a rule from a file whose values are of the wrong kinds."""
+    numbers = all(isinstance(value, (int, float)) and math.isfinite(value) for value in (rule.scale, rule.fill))
+    words = all(isinstance(word, str) for word in (rule.name, rule.kind, *rule.categories))
+    if not numbers or not words or not isinstance(rule.missing, bool) or len(rule.categories) > MOST_CATEGORIES:
+        raise ValueError("'preprocessing' has a rule with values that no rule has")
 
 
 def _rule(column: Column) -> Rule:

@@ -110,6 +110,17 @@ class Problem:
             problem = cls(**{**found, "classes": tuple(found.get("classes", ()))})
         except TypeError as error:
             raise ValueError(f"'problem' is not one ({error})") from error
+        words = (problem.task, problem.level, problem.column, problem.reason, *problem.classes)
+        if not all(isinstance(word, str) for word in words) or not isinstance(problem.edges, bool):
+            raise ValueError("'problem' has a value that is no text")
+        if (
+            isinstance(problem.scale, bool)
+            or not isinstance(problem.scale, (int, float))
+            or not problem.scale < math.inf
+        ):
+            raise ValueError(f"'problem' must have a number as 'scale', got {problem.scale!r:.40}")
+        if problem.task == "classification" and len(problem.classes) < 2:
+            raise ValueError("'problem' must have two classes or more")
         if problem.task not in TASKS or problem.level not in ("graph", "node") or not problem.scale > 0:
             raise ValueError(f"'problem' must be one of {TASKS}, got {problem.task!r}")
         return problem

@@ -19,6 +19,7 @@ GAMMA = np.uint64(0x9E3779B97F4A7C15)
 M1, M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)  # of splitmix64
 ZERO, ONE, TOP = np.uint64(0), np.uint64(1), np.uint64(1 << 63)
 S27, S30, S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+LOOK = 1024  # nodes between looks whether to stop
 PLANES = 40  # binary digits of the size of a cascade
 
 _INLINE = {"nogil": True, "inline": "always"}
@@ -63,13 +64,14 @@ def live_bits(key, edge, threshold, wanted):
 @njit(**_KERNEL)
 def block_kernel(
     keys, lanes, seeds, out_ptr, out_node, out_edge, out_threshold, active, fresh, coming, queue, after, touched,
-    planes, totals, counts,
+    planes, totals, counts, stop,
 ):  # fmt: skip
     """The blocks of one seed set whose random numbers are those of ``keys``, and whose cascades are those of ``lanes``.
 
     ``totals`` (2,) gains the sizes of the cascades and their squares; ``counts`` (T, N) the activations at each step,
     all later ones in the last row, or has no row. ``active``, ``fresh`` and ``coming`` (N,) are 0 before and after;
-    ``queue``, ``after`` and ``touched`` (N,) and ``planes`` are scratch. Returns the largest number of steps.
+    ``queue``, ``after`` and ``touched`` (N,) and ``planes`` are scratch. When ``stop`` (1,) is not 0 any more it
+    gives up, and leaves them as they are. Returns the largest number of steps.
     """
     rows = counts.shape[0]
     longest = 0
@@ -88,6 +90,8 @@ def block_kernel(
             longest = max(longest, step)
             reached = 0
             for i in range(waiting):
+                if i % LOOK == 0 and stop[0] != 0:
+                    return longest
                 node = queue[i]
                 word = fresh[node]
                 fresh[node] = ZERO
@@ -133,12 +137,13 @@ def block_kernel(
 
 @njit(**_KERNEL)
 def gain_kernel(
-    keys, lanes, base, node, out_ptr, out_node, out_edge, out_threshold, active, fresh, queue, touched, keep,
+    keys, lanes, base, node, out_ptr, out_node, out_edge, out_threshold, active, fresh, queue, touched, keep, stop,
 ):  # fmt: skip
     """How many nodes ``node`` activates beyond those of ``base`` (blocks, N), summed over all cascades.
 
     ``active`` and ``fresh`` (N,) are 0 before and after; ``queue`` (N,), a ring of nodes with bits to pass on, and
     ``touched`` (N,) are scratch. With ``keep`` the base grows. The order of steps does not matter here.
+    When ``stop`` (1,) is not 0 any more it gives up, and leaves everything as it is.
     """
     size = queue.shape[0]
     total = np.int64(0)
@@ -150,7 +155,11 @@ def gain_kernel(
         active[node] = fresh[node] = word
         queue[0] = touched[0] = node
         first, waiting, reached = 0, 1, 1
+        steps = 0
         while waiting > 0:
+            if steps % LOOK == 0 and stop[0] != 0:
+                return total
+            steps += 1
             here = queue[first]
             first = first + 1 if first + 1 < size else 0
             waiting -= 1

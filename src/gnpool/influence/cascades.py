@@ -15,7 +15,8 @@ from torch import Tensor
 
 from gnpool.engine import Caller, Engine
 from gnpool.influence.graph import ONES, CascadeGraph
-from gnpool.ops.cpu_threads import run_on_threads, thread_count
+from gnpool.influence.stoppable import new_stop, run_stoppable
+from gnpool.ops.cpu_threads import thread_count
 
 GAMMA = 0x9E3779B97F4A7C15
 WORD = 64  # cascades in a block
@@ -264,7 +265,7 @@ def _spread_cpu(
     tasks = list(itertools.product(range(len(sets)), range(blocks.start, blocks.stop, span)))
     crew = _Crew(graph, sets, order, blocks, span, progress)
     draw = iter(tasks)
-    run_on_threads(lambda: crew.work(draw), min(thread_count(), len(tasks)) or 1)
+    run_stoppable(lambda: crew.work(draw), min(thread_count(), len(tasks)) or 1, crew.stop)
     return crew.sums
 
 
@@ -286,6 +287,7 @@ class _Crew:
         self.sums = Sums(len(sets))
         self.done = 0
         self.lock = threading.Lock()
+        self.stop = new_stop()
 
     def work(self, draw: Iterator[tuple[int, int]]) -> None:
         """Do tasks until none is left."""
@@ -301,14 +303,18 @@ class _Crew:
         while True:
             with self.lock:
                 task = next(draw, None)
-            if task is None:
+            if task is None or self.stop[0]:
                 return
             number, first = task
             part = range(first, min(first + self.span, self.blocks.stop))
             start = first if self.order.paired else number * self.lanes.size + first
             keys, lanes = block_keys(self.order.seed, start, len(part)), self.lanes[part.start : part.stop]
             totals = np.zeros(2, dtype=np.int64)
-            longest = block_kernel(keys, lanes, self.sets[number], *lists, *words, *queues, planes, totals, counts)
+            longest = block_kernel(
+                keys, lanes, self.sets[number], *lists, *words, *queues, planes, totals, counts, self.stop
+            )
+            if self.stop[0]:
+                return
             self._report(number, part, totals, counts[: longest + 1])
             counts[: longest + 1] = 0
 

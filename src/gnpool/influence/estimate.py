@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gnpool.influence.cascades import block_keys, block_lanes
 from gnpool.influence.graph import CascadeGraph
+from gnpool.influence.stoppable import Stop, new_stop, run_stoppable
 from gnpool.models.monstor import MONSTOR
-from gnpool.ops.cpu_threads import run_on_threads, thread_count
+from gnpool.ops.cpu_threads import thread_count
 
 TOLERANCE = 1e-6  # rise of the influence below which stacking ends
 WIDTH = 20  # on a GPU the number of candidates is a multiple of it: for other widths kernels would be compiled anew
@@ -40,35 +42,40 @@ class MonteCarloGains:
         self.lanes = block_lanes(runs)
         self.keys = block_keys(seed, 0, self.lanes.size)
         self.base = np.zeros((self.lanes.size, graph.nodes), dtype=np.uint64)
-        self._local = threading.local()
+        self._scratch: list[tuple[NDArray[Any], ...]] = []  # that no thread uses just now
 
     def gains(self, candidates: Sequence[int]) -> list[float]:
         found = [0.0] * len(candidates)
-        draw = itertools.count()
+        draw, stop = itertools.count(), new_stop()
 
         def work() -> None:
-            while (place := next(draw)) < len(candidates):
-                found[place] = self._total(candidates[place], keep=False) / self.runs
+            while (place := next(draw)) < len(candidates) and not stop[0]:
+                found[place] = self._total(candidates[place], False, stop) / self.runs
 
         self._lists()
-        run_on_threads(work, min(thread_count(), len(candidates)) or 1)
+        run_stoppable(work, min(thread_count(), len(candidates)) or 1, stop)
         return found
 
     def add(self, node: int) -> None:
-        self._total(node, keep=True)
+        stop = new_stop()
+        run_stoppable(lambda: self._total(node, True, stop), 1, stop)
 
     def _lists(self) -> tuple[object, ...]:
         return (self.graph.out_ptr, *self.graph.out_lists)
 
-    def _total(self, node: int, keep: bool) -> int:
+    def _total(self, node: int, keep: bool, stop: Stop) -> int:
         from gnpool.influence.cascade_kernels import gain_kernel
 
         nodes = self.graph.nodes
-        if not hasattr(self._local, "scratch"):
+        try:
+            scratch = self._scratch.pop()
+        except IndexError:
             words = [np.zeros(nodes, dtype=np.uint64) for _ in range(2)]
-            queues = [np.empty(nodes, dtype=np.int64) for _ in range(2)]
-            self._local.scratch = (*words, *queues)
-        return int(gain_kernel(self.keys, self.lanes, self.base, node, *self._lists(), *self._local.scratch, keep))
+            scratch = (*words, *(np.empty(nodes, dtype=np.int64) for _ in range(2)))
+        total = int(gain_kernel(self.keys, self.lanes, self.base, node, *self._lists(), *scratch, keep, stop))
+        if not stop[0]:  # else it is not clean
+            self._scratch.append(scratch)
+        return total
 
 
 class ModelGains:

@@ -14,6 +14,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
 from gnpool.data import EdgeList
+from gnpool.data.table import edge_order
 
 ONES = np.uint64(2**64 - 1)
 
@@ -55,13 +56,12 @@ class CascadeGraph:
         wrong = ~((probability >= 0) & (probability <= 1))
         if wrong.any():
             raise ValueError(f"'probability' must lie in [0, 1], got {probability[wrong.argmax()]}")
-        key = target.astype(np.int64) * self.nodes + source
-        order = np.argsort(key, kind="stable")
-        if (np.diff(key[order]) == 0).any():
+        order, repeated = edge_order(target.astype(np.int64), source.astype(np.int64), self.nodes)
+        if repeated.any():
             raise ValueError("an edge comes twice; combine the probabilities, 1 - (1 - p)(1 - p'), first")
         for name, values in (("source", source), ("target", target), ("probability", probability)):
             kind = np.float64 if name == "probability" else np.int64
-            object.__setattr__(self, name, values.astype(kind)[order])
+            object.__setattr__(self, name, values.astype(kind) if order is None else values.astype(kind)[order])
 
     @classmethod
     def from_edge_list(cls, edges: EdgeList) -> CascadeGraph:

@@ -20,6 +20,7 @@ from torch import Tensor
 from gnpool.engine import Caller, Engine
 from gnpool.influence.cascades import simulate
 from gnpool.influence.graph import CascadeGraph
+from gnpool.store.regular import open_regular
 
 KINDS = ("uniform", "degree")
 SHARE = 0.02  # of the nodes: the largest seed set
@@ -218,7 +219,7 @@ def _save(file: Path, content: dict[str, NDArray[Any]]) -> None:
 def _load(file: Path) -> dict[str, NDArray[Any]] | None:
     """The content of a file; None if it is not there, or damaged: then it is simulated again."""
     try:
-        with np.load(file, allow_pickle=False) as content:
+        with open_regular(file) as opened, np.load(opened, allow_pickle=False) as content:
             pairs, counts = content["pairs"], content["counts"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import safetensors.torch
 import torch
 
 from gnpool.influence.labels import write_atomically
+from gnpool.models.checked import MOST_LAYERS, check_tensors
 from gnpool.models.monstor import MONSTOR
+from gnpool.models.saved import SavedModelError
+from gnpool.store.regular import read_regular
 
 FIELD, KIND = "gnpool", "monstor"
 
@@ -53,15 +55,16 @@ def load_monstor(path: str | Path) -> SavedMonstor:
     """The model of a file that :func:`save_monstor` wrote; runs no code that the file brings.
 
     Raises:
-        ValueError: naming the file, if it holds something else.
+        SavedModelError: naming the file, if it holds something else.
     """
-    data = Path(path).read_bytes()
+    data = read_regular(path)
     try:
-        with safetensors.safe_open(path, "pt") as file:
-            spec = json.loads((file.metadata() or {})[FIELD])
+        weights = safetensors.torch.load(data)
+        check_tensors(weights)
+        length = int.from_bytes(data[:8], "little")  # of the header, which has been checked by now
+        spec = json.loads(json.loads(data[8 : 8 + length])["__metadata__"][FIELD])
         if spec["kind"] != KIND:
             raise KeyError(KIND)
-        weights = safetensors.torch.load(data)
         if spec["layers"] > len(weights):
             raise ValueError("layers without weights")
         with torch.device("meta"):  # laid out without memory, so that a lie about sizes costs nothing
@@ -71,6 +74,8 @@ def load_monstor(path: str | Path) -> SavedMonstor:
         model.load_state_dict(weights, assign=True)
         for parameter in model.parameters():
             parameter.requires_grad_()
+        if not 1 <= int(spec["stacked"]) <= MOST_LAYERS or not isinstance(spec["about"], dict):
+            raise ValueError("'stacked' or 'about' cannot be that")
         return SavedMonstor(model.eval(), int(spec["stacked"]), spec["about"])
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{path}: this is not a model that 'gnpool influence train' has written") from error
+    except Exception as error:  # a file that lies meets whatever torch raises
+        raise SavedModelError(f"{path}: this is not a model that 'gnpool influence train' has written") from error

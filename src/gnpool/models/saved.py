@@ -19,10 +19,13 @@ import torch
 from torch import Tensor
 
 from gnpool.insight.crystal import CrystalAggregation
+from gnpool.models.checked import check_arguments, check_part, check_tensors
 from gnpool.models.folder import write_folder
+from gnpool.store.regular import read_regular
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
+MOST_SHOWN = 300  # characters of an error of torch's
 LARGEST_DESCRIPTION = 16 * 2**20  # bytes; a description is a few hundred
 NETWORKS = (
     "GraphNet",
@@ -132,11 +135,14 @@ def load_saved(folder: str | Path) -> SavedModel:
     """Like :func:`load_model`, with the description and what was stored beside it."""
     folder = Path(folder)
     description = read_description(folder)
-    weights = _read(folder / WEIGHTS)
+    claimed = description["weights"].get("bytes")
+    if isinstance(claimed, bool) or not isinstance(claimed, int) or not 0 <= claimed < 2**62:
+        raise SavedModelError(f"{folder / DESCRIPTION}: 'weights' does not say how many bytes they have")
+    weights = _read(folder / WEIGHTS, claimed)
     _check_weights(folder / WEIGHTS, weights, description["weights"])
     try:
         tensors = safetensors.torch.load(weights)
-    except (safetensors.SafetensorError, ValueError) as error:
+    except Exception as error:  # headers that lie meet whatever torch raises
         raise SavedModelError(f"{folder / WEIGHTS}: it is not a safetensors file ({error})") from error
     spec = _plain_spec(description["spec"], f"{folder / DESCRIPTION}: 'spec'")
     try:
@@ -152,16 +158,16 @@ def read_description(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         what = "it is a file; expected the folder of a model" if folder.exists() else "there is no such folder"
         raise SavedModelError(f"{folder}: {what}")
-    text = _read(path)
+    text = _read(path, LARGEST_DESCRIPTION)
     if len(text) > LARGEST_DESCRIPTION:
-        raise SavedModelError(f"{path}: it has {len(text)} bytes, which no description of a model has")
+        raise SavedModelError(f"{path}: it has more than {LARGEST_DESCRIPTION} bytes, which no description has")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SavedModelError(f"{path}: it is not JSON ({error})") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         got = found.get("format") if isinstance(found, dict) else type(found).__name__
-        raise SavedModelError(f"{path}: expected a model of format {FORMAT}, got {got!r}")
+        raise SavedModelError(f"{path}: expected a model of format {FORMAT}, got {got!r:.60}")
     for name in ("spec", "extra", "weights"):
         if not isinstance(found.get(name), dict):
             raise SavedModelError(f"{path}: {name!r} is missing")
@@ -172,9 +178,9 @@ def _is_ours(folder: Path) -> bool:
     return {path.name for path in folder.iterdir()} <= {DESCRIPTION, WEIGHTS}
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, most: int) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path, most)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and path.name == DESCRIPTION:
             raise SavedModelError(f"{path.parent}: there is no saved model, that is, no {DESCRIPTION} in it") from error
@@ -183,17 +189,18 @@ def _read(path: Path) -> bytes:
 
 def _check_weights(path: Path, weights: bytes, expected: Mapping[str, Any]) -> None:
     if len(weights) != expected.get("bytes"):
-        raise SavedModelError(f"{path}: it has {len(weights)} bytes in place of {expected.get('bytes')}")
+        raise SavedModelError(f"{path}: it has {path.stat().st_size} bytes in place of {expected.get('bytes')}")
     if hashlib.sha256(weights).hexdigest() != expected.get("sha256"):
         raise SavedModelError(f"{path}: it is damaged, or belongs to another {DESCRIPTION} (its checksum differs)")
 
 
 def _plain_spec(spec: Any, where: str) -> dict[str, Any]:
-    if not isinstance(spec, Mapping) or spec.get("class") not in NETWORKS:
-        got = spec.get("class") if isinstance(spec, Mapping) else type(spec).__name__
-        raise SavedModelError(f"{where} must have as 'class' one of {', '.join(NETWORKS)}, got {got!r}")
+    got = spec.get("class") if isinstance(spec, Mapping) else type(spec).__name__
+    if not isinstance(spec, Mapping) or not isinstance(got, str) or got not in NETWORKS:
+        raise SavedModelError(f"{where} must have as 'class' one of {', '.join(NETWORKS)}, got {got!r:.60}")
     arguments, replaced, unbiased = spec.get("arguments", {}), spec.get("replaced", {}), spec.get("unbiased", [])
-    if not isinstance(arguments, Mapping) or not isinstance(replaced, Mapping) or not isinstance(unbiased, list):
+    paths = isinstance(unbiased, list) and all(isinstance(path, str) for path in unbiased)
+    if not isinstance(arguments, Mapping) or not isinstance(replaced, Mapping) or not paths:
         raise SavedModelError(f"{where} must have 'arguments' by name")
     return {"class": spec["class"], "arguments": dict(arguments), "replaced": dict(replaced), "unbiased": unbiased}
 
@@ -201,9 +208,12 @@ def _plain_spec(spec: Any, where: str) -> dict[str, Any]:
 def _build(spec: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> torch.nn.Module:
     """The network of a description. It is laid out without memory, so that a lie about sizes costs nothing."""
     networks = importlib.import_module("gnpool.models")
+    network = getattr(networks, spec["class"])
     try:
+        check_arguments(network, spec["arguments"])
+        check_tensors(tensors)
         with torch.device("meta"):
-            model: torch.nn.Module = getattr(networks, spec["class"])(**spec["arguments"])
+            model: torch.nn.Module = network(**spec["arguments"])
             for path, part in spec["replaced"].items():
                 parent, _, attribute = str(path).rpartition(".")
                 owner = model.get_submodule(parent)
@@ -216,7 +226,7 @@ def _build(spec: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> torch.nn.M
                     raise ValueError(f"{path!r} is not a linear layer")
                 layer.register_parameter("bias", None)
     except Exception as error:  # constructors meet whatever the file says
-        raise SavedModelError(f"{spec['class']} cannot be built from its description ({error})") from error
+        raise SavedModelError(f"{spec['class']} cannot be built from its description ({_one_line(error)})") from error
     wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in tensors.items()}
     if wanted != found:
@@ -229,6 +239,11 @@ def _build(spec: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> torch.nn.M
     for parameter in model.parameters():
         parameter.requires_grad_()
     return model.eval()
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def _parts_of(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
@@ -254,8 +269,10 @@ def _describe_part(part: Any) -> dict[str, Any]:
 
 
 def _build_part(spec: Mapping[str, Any]) -> torch.nn.Module:
-    if spec["class"] not in PARTS:
-        raise ValueError(f"a layer must be one of {', '.join(PARTS)}, got {spec['class']!r}")
+    found = spec.get("class") if isinstance(spec, Mapping) else None
+    if not isinstance(found, str) or found not in PARTS:
+        raise ValueError(f"a layer must be one of {', '.join(PARTS)}, got {found!r}")
+    check_part(spec)
     kind = PARTS[spec["class"]]
     mix = None
     if spec["mix"] is not None:

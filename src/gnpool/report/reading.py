@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gnpool.report.fitted import fit_machine, fit_tables, fit_trainings
 from gnpool.report.study import Study, Training
 from gnpool.store import Damage, Record, Store
+from gnpool.store.regular import read_regular
 
 RESULTS = "results.json"
 FIT = "fit.json"
@@ -54,7 +55,7 @@ def read_study(folder: str | Path) -> Study:
 
 def _json(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_regular(path))
     except FileNotFoundError:
         return None
     except ValueError as error:  # of JSON, and of UTF-8

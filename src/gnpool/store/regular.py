@@ -1,0 +1,54 @@
+"""Files that somebody else made: opened only if they are ordinary files, and never read without end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+KINDS = {  # what a file may be besides an ordinary one or a folder
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+class NotRegularError(OSError):
+    """Something that is not an ordinary file stands where one was expected."""
+
+
+def open_regular(path: str | Path) -> BinaryIO:
+    """Open an ordinary file, or a link to one, for reading.
+
+    A pipe would make the reader wait for ever, and a device may never end, so both are refused before they are opened.
+
+    Raises:
+        NotRegularError: If it is a pipe, a device or a socket.
+        OSError: As ``open`` does.
+    """
+    _check(path, Path(path).stat().st_mode)
+    descriptor = os.open(path, FLAGS)  # which does not wait if a pipe takes the place just now
+    try:
+        _check(path, os.fstat(descriptor).st_mode)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_regular(path: str | Path, most: int | None = None) -> bytes:
+    """The bytes of an ordinary file; of one that is larger than ``most`` only ``most + 1`` bytes."""
+    with open_regular(path) as file:
+        return file.read(-1 if most is None else most + 1)
+
+
+def _check(path: str | Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder; a file was expected", str(path))
+    if not stat.S_ISREG(mode):
+        kind = KINDS.get(stat.S_IFMT(mode), "something else")
+        raise NotRegularError(errno.EINVAL, f"it is {kind}; only ordinary files are read", str(path))
