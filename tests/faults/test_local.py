@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 import torch
 
-from gnpool.lab import PRESETS, Runner, studies
-from gnpool.lab.failures import FailedStudiesError
-from gnpool.lab.tables import TABLES
+from gnpool.lab import PRESETS, TABLES
+from gnpool.lab.recipes import jobs as recipe_jobs
+from gnpool.lab.running.failures import FailedStudiesError
 from gnpool.store import Store
 from tests.faults.helpers import (
     PATIENCE,
@@ -36,7 +36,7 @@ from tests.faults.helpers import (
     undisturbed,
     wait_until,
 )
-from tests.lab.shared import ENVIRONMENT, SMALL, program
+from tests.lab.shared import ENVIRONMENT, SMALL, program, run_tables
 
 CPU = torch.device("cpu")
 needs_proc = pytest.mark.skipif(not PROC, reason="looks for children in /proc")
@@ -122,7 +122,7 @@ def test_two_runs_on_one_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("no room for 8 GiB")], ids=["host", "device"])
 def test_out_of_memory_in_one_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    original, calls = studies.train, []
+    original, calls = recipe_jobs.train, []
 
     def train(recipe: Any, *arguments: Any, **options: Any) -> Any:
         calls.append(recipe.model)
@@ -130,7 +130,7 @@ def test_out_of_memory_in_one_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             raise error
         return original(recipe, *arguments, **options)
 
-    monkeypatch.setattr(studies, "train", train)
+    monkeypatch.setattr(recipe_jobs, "train", train)
     with pytest.raises(FailedStudiesError, match="1 of 2 studies failed, the others are done and stored"):
         finish(tmp_path)
     assert sorted(calls) == ["gnp", "gnp+"]  # each once
@@ -154,7 +154,7 @@ def test_a_replica_that_becomes_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         settings = (good, dataclasses.replace(good, lr=lr))
         monkeypatch.setattr(type(preset), "settings", lambda _, grid, settings=settings: settings)
         store = Store(tmp_path / name)
-        Runner(store, dataclasses.replace(preset, unit=4), CPU, jobs=1).run([TABLES[SMALL]])
+        run_tables(store, dataclasses.replace(preset, unit=4), [TABLES[SMALL]], jobs=1)
         record = store.get(recipe.key(dataclasses.replace(preset, unit=4), "all"))
         assert record is not None
         seen[name] = record.scores["runs"]

@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from gnpool.engine import choose_device
-from gnpool.lab import PRESETS, Event, Runner, reproduce
-from gnpool.lab.tables import TABLES
+from gnpool.lab import PRESETS, TABLES, Event, reproduce
+from gnpool.lab.recipes.grids import GRIDS
 from gnpool.store import Damage, Store, StoreError
 from gnpool.store import store as store_module
-from tests.lab.shared import SMALL, program, read, smoke_results, timeless
+from tests.lab.shared import SMALL, program, read, run_tables, smoke_results, timeless
 
 PATIENCE = 120.0  # seconds for a subprocess on a busy machine
 
@@ -94,10 +94,10 @@ def test_search(tmp_path: Path, search: str) -> None:
     two = recipe.space.settings[:2]
     grid = type(recipe.space)(two, two[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(__import__("gnpool.lab.recipes", fromlist=["GRIDS"]).GRIDS, recipe.grid, grid)
+        patch.setitem(GRIDS, recipe.grid, grid)
         patch.setattr(type(preset), "settings", lambda _, grid: grid.settings)
         store = Store(tmp_path)
-        Runner(store, preset, torch.device("cpu"), search=search, jobs=1).run([TABLES[SMALL]])
+        run_tables(store, preset, [TABLES[SMALL]], search=search, jobs=1)
         record = store.get(recipe.key(preset, search))
     assert record is not None
     tried = [(run["setting"]["clip"], run["seed"]) for run in record.scores["runs"]]

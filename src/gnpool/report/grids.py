@@ -169,3 +169,17 @@ def _last(curve: Sequence[Sequence[float | None]]) -> str:
         return "-"
     low, high = min(values), max(values)
     return f"{number(sum(values) / len(values), 2)}\n{number(low, 2)} to {number(high, 2)}"
+
+
+def pair_lines(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Paired differences in words, in points."""
+    lines = []
+    for pair in pairs:
+        if pair["difference"] is None:
+            continue
+        text = f"{pair['column']}: {pair['second']} minus {pair['first']}: {100 * pair['difference']:+.1f} points"
+        if pair["interval"] is not None:
+            low, high = (100 * end for end in pair["interval"])
+            text += f", 95% interval {low:+.1f} to {high:+.1f}"
+        lines.append(f"{text} ({pair['pairs']} paired runs)")
+    return lines
