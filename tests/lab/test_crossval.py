@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import erdos_renyi_graph, to_undirected
 
 from gnpool.engine import StoppedError
-from gnpool.lab import crossval
+from gnpool.lab.classification import crossval
 from gnpool.lab.classification.crossval import FoldStack, Method, train_stack
 from gnpool.lab.classification.folds import Fold, split
 from gnpool.lab.classification.graph_bank import GraphBank

@@ -10,7 +10,7 @@ from gnpool.tasks.set_tasks import SetTask
 from gnpool.tasks.streams import Stream
 from gnpool.tasks.structures import STRUCTURES, Structure, get_structure
 from gnpool.tasks.table import distribution_table
-from gnpool.tasks.task import SPLITS, Request, Task, get_task, register, task_names
+from gnpool.tasks.task import SPLITS, Request, Task, get_task, register, register_task, task_names
 
 __all__ = [
     "SPLITS",
@@ -32,6 +32,7 @@ __all__ = [
     "mean_nll",
     "median_ape",
     "register",
+    "register_task",
     "squared_error",
     "task_names",
     "variance_nll",

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from gnpool.engine.loaded import load_again
 from gnpool.lab.running.job import Bench, Job, Report
 from gnpool.store import Damage, Store
 
@@ -118,6 +119,7 @@ def children(
 def _born(begin: Callable[..., None], start: tuple[Any, ...], orphaned: Callable[[], object]) -> None:
     threading.Thread(target=_end_with_parent, args=(orphaned,), daemon=True).start()
     torch.set_num_threads(1)
+    load_again()
     begin(*start)
 
 
