@@ -19,6 +19,7 @@ from gnpool.lab.classification.folds import FOLDS, SEEDS, Fold
 from gnpool.lab.classification.jobs import some, stack_jobs
 from gnpool.lab.classification.methods import AMOUNTS, Amount, Trial, amount_of
 from gnpool.lab.classification.results import paired, part, summary, t_quantile
+from gnpool.lab.influence.lessons import read_graph
 from gnpool.lab.paper import paper_cells
 from gnpool.lab.real.graphs import COUNTS, REAL, RealExam, by_size, real_dataset, real_graphs
 from gnpool.lab.real.tables import StatisticsTable, with_best
@@ -345,6 +346,7 @@ def test_an_offline_machine_says_so_before_it_trains(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr("gnpool.lab.table.tudataset", offline)
     monkeypatch.setenv("GNPOOL_DATA", str(tmp_path))
+    read_graph.cache_clear()
     for name in ("graphcl_a", "real_extrapolate", "real_stat"):
         with pytest.raises(OSError, match="'D&D' is not at hand"):
             reproduce([name], tmp_path, preset="smoke")

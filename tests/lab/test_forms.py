@@ -10,6 +10,7 @@ import pytest
 
 from gnpool.lab import PRESETS, TABLES, Cell, Preset, Table, table_results
 from gnpool.lab.recipes import Exam, Recipe
+from gnpool.lab.recipes.cost import training_megabytes
 from gnpool.lab.recipes.crystallised import crystallised, validation_of
 from gnpool.lab.recipes.forms import candidates, chosen, form_of, in_form, trained
 from gnpool.lab.recipes.grids import GRIDS, Grid
@@ -212,11 +213,13 @@ def test_reading_of_crystallised_models_is_that_of_what_they_were_made_from(stor
 
 
 def test_memory_counts_both_forms() -> None:
-    two = [table(GNP)]
-    alone, both, more = (needed_megabytes(two, TINY, jobs) for jobs in (1, 2, 3))
+    recipes = candidates(GNP, TINY)
+    two = [training_megabytes(one, TINY) for one in recipes]
+    alone, both, more = (needed_megabytes(two, jobs) for jobs in (1, 2, 3))
     assert both == pytest.approx(2 * alone)
     assert more == both  # there are no more trainings
-    assert needed_megabytes(two, PRESETS["quick"], 2) == needed_megabytes(two, PRESETS["quick"], 1)
+    assert len(table(GNP).megabytes(Scope("paper"))) == 2
+    assert len(table(GNP).megabytes(Scope("quick"))) == 1
 
 
 def test_forms_that_were_searched_in_different_ways(store: Store, tmp_path: Path) -> None:
