@@ -214,10 +214,11 @@ def test_without_processes_nothing_is_prepared() -> None:
 
 def test_a_runner_prepares_what_it_will_train_in_that_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
+    started: list[int] = []
 
     @contextmanager
     def fake(makers: int) -> Iterator[Callable[[Any], None]]:
-        assert makers == 2
+        started.append(makers)
         yield asked.append
 
     monkeypatch.setattr(runner, "data_ahead", fake)
@@ -241,6 +242,7 @@ def test_a_runner_prepares_what_it_will_train_in_that_order(tmp_path: Path, monk
     asked.clear()
     Runner(store, CPU, jobs=2).run(work)  # without processes nothing is made ahead
     assert asked == []
+    assert started == [2, 0]
 
 
 class Quick:

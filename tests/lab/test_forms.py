@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gnpool.lab import PRESETS, TABLES, Cell, Preset, Table, table_results
+from gnpool.lab import PRESETS, TABLES, Cell, Preset, Scope, Table, table_results
 from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.recipes.cost import training_megabytes
 from gnpool.lab.recipes.crystallised import crystallised, validation_of
