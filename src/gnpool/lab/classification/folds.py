@@ -24,7 +24,7 @@ class Fold(NamedTuple):
     fold: int
 
 
-class Parts(NamedTuple):
+class FoldGraphs(NamedTuple):
     """Graphs by purpose."""
 
     train: Ids
@@ -32,7 +32,7 @@ class Parts(NamedTuple):
     test: Ids
 
 
-def split(graphs: int, run: Fold, folds: int = FOLDS) -> Parts:
+def split(graphs: int, run: Fold, folds: int = FOLDS) -> FoldGraphs:
     """The split of a run. The graphs are shuffled by the seed and cut into folds, the first of them one larger where
     they do not come out even, as ``sklearn.model_selection.KFold`` does; a run is tested on its fold and selects with
     the one before it.
@@ -57,7 +57,7 @@ def split(graphs: int, run: Fold, folds: int = FOLDS) -> Parts:
     parts = np.array_split(order, folds)
     test, val = parts[run.fold], parts[run.fold - 1]
     rest = np.setdiff1d(order, np.concatenate([test, val]))
-    return Parts(rest, np.sort(val), np.sort(test))
+    return FoldGraphs(rest, np.sort(val), np.sort(test))
 
 
 def shuffled(ids: Ids, run: Fold, epoch: int) -> Ids:

@@ -21,7 +21,7 @@ from gnpool.lab.classification.crossval import Method, train_stack
 from gnpool.lab.classification.folds import Fold
 from gnpool.lab.classification.graph_bank import GraphBank
 from gnpool.lab.classification.methods import Amount, Trial
-from gnpool.lab.running.job import Bench, Job, Key, Part
+from gnpool.lab.running.job import Bench, Job, JobPart, Key
 from gnpool.lab.running.stopwatch import Stopwatch
 from gnpool.store import Store
 from gnpool.store.files import write
@@ -50,9 +50,9 @@ class StackJob(Job):
     def key(self) -> Key:
         return self.trial.key(self.amount, self.runs[0])
 
-    def parts(self, store: Store, kind: str) -> list[Part]:
+    def parts(self, store: Store, kind: str) -> list[JobPart]:
         seconds = len(self.runs) * run_seconds(self.trial, self.amount, kind)
-        return [Part(not self._missing(store), seconds, "training")]
+        return [JobPart(not self._missing(store), seconds, "training")]
 
     def _missing(self, store: Store) -> list[Fold]:
         return [run for run in self.runs if self.trial.key(self.amount, run) not in store]

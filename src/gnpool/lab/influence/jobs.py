@@ -26,8 +26,7 @@ from gnpool.influence import (
 )
 from gnpool.lab.influence import lessons as data
 from gnpool.lab.influence.lessons import MODELS, Choice, InfluenceAmount, Lesson, baseline_choices, choices_of, lessons
-from gnpool.lab.running import job as running
-from gnpool.lab.running.job import Bench, Job, Key
+from gnpool.lab.running.job import Bench, Job, JobPart, Key
 from gnpool.lab.running.stopwatch import Stopwatch
 from gnpool.models import MONSTOR
 from gnpool.store import Record, Store
@@ -124,9 +123,9 @@ class LessonJob(_InfluenceJob):
     def key(self) -> Key:
         return self.lesson.key(self.amount)
 
-    def parts(self, store: Store, kind: str) -> list[running.Part]:
+    def parts(self, store: Store, kind: str) -> list[JobPart]:
         keys = [self.key, *(choice.key(self.amount) for choice in choices_of(self.lesson))]
-        return [running.Part(all(key in store for key in keys), 1.0, "training")]
+        return [JobPart(all(key in store for key in keys), 1.0, "training")]
 
     def work(self, bench: Bench) -> bool:
         with bench.store.claim(self.key) as mine:

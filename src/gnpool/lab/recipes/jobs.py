@@ -21,7 +21,7 @@ from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import Exam, Recipe
 from gnpool.lab.recipes.training import examine, train
 from gnpool.lab.running.data import Wanted
-from gnpool.lab.running.job import Bench, Job, Key, Part
+from gnpool.lab.running.job import Bench, Job, JobPart, Key
 from gnpool.store import Record, Store
 from gnpool.training import Progress
 from gnpool.training.machine import describe_machine
@@ -69,12 +69,12 @@ class RecipeJob(Job):
         """The name of an exam in the store."""
         return exam.key(self.key, self.preset, self.recipe.spec)
 
-    def parts(self, store: Store, kind: str) -> Sequence[Part]:
+    def parts(self, store: Store, kind: str) -> Sequence[JobPart]:
         trained = store.get(self.key) is not None  # every byte is checked, since what is damaged has to be done again
         seconds = training_seconds(self.recipe, self.preset, self.search, kind)
         exams = ((self.exam_key(exam), exam_seconds(self.recipe, exam, self.preset, kind)) for exam in self.exams)
-        tests = (Part(trained and key in store, seconds, "exam") for key, seconds in exams)
-        return (Part(trained, seconds, "training"), *tests)
+        tests = (JobPart(trained and key in store, seconds, "exam") for key, seconds in exams)
+        return (JobPart(trained, seconds, "training"), *tests)
 
     def wants(self, store: Store) -> Iterator[tuple[Wanted, int | None]]:
         if self.recipe.base.key(self.preset, self.search) not in store:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gnpool.lab.running.job import Job, Part, Report
+from gnpool.lab.running.job import Job, JobPart, Report
 
 ALMOST = 0.999  # of a part that has not told its end
 
@@ -30,7 +30,7 @@ class Board:
     """The state of all jobs, in shares of the estimated time."""
 
     def __init__(
-        self, jobs: Sequence[Job], parts: Sequence[Sequence[Part]], on_event: Callable[[Event], None] | None
+        self, jobs: Sequence[Job], parts: Sequence[Sequence[JobPart]], on_event: Callable[[Event], None] | None
     ) -> None:
         self.jobs, self.parts, self.on_event = jobs, parts, on_event
         self.share = [[float(part.held) for part in mine] for mine in parts]

@@ -21,7 +21,7 @@ SHARED = 1000  # things that jobs of one run may have in common: more than any r
 
 
 @dataclass(frozen=True)
-class Part:
+class JobPart:
     """A part of a job.
 
     Args:
@@ -138,9 +138,9 @@ class Job(ABC):
         """One job for two of the same name."""
         return self
 
-    def parts(self, store: Store, kind: str) -> Sequence[Part]:
+    def parts(self, store: Store, kind: str) -> Sequence[JobPart]:
         """What it consists of, with times on a ``kind`` of device; when the store holds all, nothing is left to do."""
-        return [Part(self.key in store)]
+        return [JobPart(self.key in store)]
 
     def wants(self, store: Store) -> Iterator[tuple[Wanted, int | None]]:
         """Data that other processes may make ahead, each with the number of epochs that it is padded for."""
