@@ -22,6 +22,7 @@ from gnpool.lab.stored import stored_tables
 from gnpool.lab.table import Machine
 from gnpool.store import Store
 from tests.lab.shared import ENVIRONMENT
+from tests.test_rooms import SOURCE, imported
 
 KINDS = list(registry.kinds())
 LOADED = "import sys; print(*sorted(name for name in sys.modules if name.startswith('gnpool.lab.')))"
@@ -50,6 +51,19 @@ def test_a_smoke_run_imports_its_own_kind_alone(tmp_path: Path) -> None:
 def test_the_lab_itself_imports_no_kind() -> None:
     code = "import gnpool.lab.registry, gnpool.lab.reproduction, gnpool.lab.plan, gnpool.lab.record, gnpool.lab.stored"
     assert loaded(code) == set()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_file_outside_its_folder_names_a_kind(kind: str) -> None:
+    """Not even inside a function; but ``gnpool.lab.TABLES`` is, by its first name, that of the generated data."""
+    naming = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        for _, target in imported(path.read_text(encoding="utf-8"), path.relative_to(SOURCE))
+        if f"{target}.".startswith(f"gnpool.lab.{kind}.")
+    }
+    outside = {path for path in naming if not path.startswith(f"lab/{kind}/")}
+    assert outside == ({"lab/__init__.py"} if kind == "synthetic" else set())
 
 
 @pytest.mark.parametrize("kind", KINDS)
