@@ -18,13 +18,10 @@ from gnpool.lab import PRESETS, TABLES, Event, reproduce
 from gnpool.lab.recipes.grids import GRIDS
 from gnpool.store import Damage, Store, StoreError
 from gnpool.store import store as store_module
-from tests.lab.shared import SMALL, program, run_tables, smoke_results, timeless
+from tests.faults.helpers import undisturbed as expected
+from tests.lab.shared import SMALL, program, run_tables, timeless
 
 PATIENCE = 120.0  # seconds for a subprocess on a busy machine
-
-
-def expected() -> dict[str, object]:
-    return timeless(smoke_results()[SMALL])
 
 
 def run(folder: Path, **options: object) -> dict[str, object]:
