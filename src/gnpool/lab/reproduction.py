@@ -9,7 +9,7 @@ from typing import Any
 
 from gnpool.engine import choose_device, open_engine
 from gnpool.engine.opened import check_engine
-from gnpool.lab.registry import find_table
+from gnpool.lab.registry import find_table, table_names
 from gnpool.lab.results import SCHEMA
 from gnpool.lab.running.board import Event
 from gnpool.lab.running.failures import FailedStudiesError, raise_failures
@@ -103,8 +103,9 @@ def reproduce(
 
 
 def families(tables: Sequence[AnyTable]) -> list[list[AnyTable]]:
-    """Tables that are run together, since they may share jobs."""
+    """Tables that are run together, since they may share jobs; what stands first among all tables is run first."""
     found: dict[str, list[AnyTable]] = {}
-    for table in tables:
+    order = table_names()
+    for table in sorted(tables, key=lambda table: order.index(table.id)):
         found.setdefault(table.family, []).append(table)
     return list(found.values())

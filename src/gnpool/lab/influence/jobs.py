@@ -110,6 +110,7 @@ class LessonJob(_InfluenceJob):
     """A training, and the seeds that its models choose."""
 
     gpu_jobs: ClassVar[int] = 3  # trainings side by side: one alone leaves most of a GPU idle
+    tells_lowest: ClassVar[bool] = False
     stage: ClassVar[int] = 1
 
     lesson: Lesson

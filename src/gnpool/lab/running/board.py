@@ -53,9 +53,10 @@ class Board:
             if report.error is not None:
                 self.errors[report.job] = report.error
             finished = part.what if report.finished else None
-            label, error = self.jobs[report.job].label, self.errors.get(report.job)
+            job = self.jobs[report.job]
+            error = self.errors.get(report.job) if job.tells_lowest or not report.finished else None
             if self.on_event is not None:
-                self.on_event(Event(label, mine[0], error, finished, done, self.total, overall, left))
+                self.on_event(Event(job.label, mine[0], error, finished, done, self.total, overall, left))
 
     def _state(self) -> tuple[float, int]:
         """The share of what had to be done, and how many parts are finished."""

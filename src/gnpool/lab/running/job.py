@@ -112,6 +112,7 @@ class Job(ABC):
     separable: ClassVar[bool] = False  # may be sent to a process of its own
     one_core: ClassVar[bool] = True  # on a CPU; others use all cores
     stage: ClassVar[int] = 0  # begins when all jobs of earlier stages have ended
+    tells_lowest: ClassVar[bool] = True  # the errors that it tells are the lowest so far, and hold at its end
     needed: ClassVar[bool] = False  # by all others: its failure ends the run
 
     @property
