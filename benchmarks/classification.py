@@ -20,10 +20,10 @@ from torch_geometric.nn import ASAPooling, GCNConv, SAGPooling, global_max_pool,
 from torch_geometric.utils import to_undirected
 
 from benchmarks.cases import Call, Promise, case
-from gnpool.lab.classify import AMOUNTS, FAMILIES, GNP, ORIGINAL, Classification
-from gnpool.lab.crossval import FoldStack, Method
-from gnpool.lab.folds import Run, split
-from gnpool.lab.graph_bank import GraphBank
+from gnpool.lab.classification.crossval import FoldStack, Method
+from gnpool.lab.classification.folds import Fold, split
+from gnpool.lab.classification.graph_bank import GraphBank
+from gnpool.lab.classification.methods import AMOUNTS, FAMILIES, GNP, ORIGINAL, Trial
 
 DATASET = "NCI1"  # whose sizes and settings the cases have
 GRAPHS, CHANNELS = 1280, 37
@@ -47,14 +47,14 @@ def molecules(count: int = GRAPHS) -> list[Data]:
     return graphs
 
 
-def runs(count: int) -> list[Run]:
+def runs(count: int) -> list[Fold]:
     """The first runs of a cross-validation."""
     return AMOUNTS["paper"].runs[:count]
 
 
 def method_of(family: str, variant: str = ORIGINAL, dataset: str = DATASET) -> Method:
     """A method with its published settings."""
-    return Classification(family, variant, dataset).method(AMOUNTS["paper"])
+    return Trial(family, variant, dataset).method(AMOUNTS["paper"])
 
 
 class SideBySide:

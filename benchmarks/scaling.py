@@ -13,15 +13,16 @@ import time
 import torch
 
 from gnpool.engine import Engine, open_engine
-from gnpool.lab import PRESETS, TABLES, Runner
+from gnpool.lab import TABLES, Runner, Scope
 from gnpool.store import Store
 
 
 def seconds(engine: Engine, table: str, preset: str, jobs: int) -> float:
     """The time of a table in a new folder."""
     with tempfile.TemporaryDirectory() as folder:
+        store, device = Store(folder), torch.device("cpu")
         begin = time.monotonic()
-        Runner(Store(folder), PRESETS[preset], torch.device("cpu"), jobs=jobs, engine=engine).run([TABLES[table]])
+        Runner(store, device, jobs=jobs, engine=engine).run(TABLES[table].jobs(Scope(preset), store, device))
         return time.monotonic() - begin
 
 
@@ -29,7 +30,7 @@ def main() -> None:
     """Print both times and their ratio."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", default="ablation_b")
-    parser.add_argument("--preset", default="quick", choices=PRESETS)
+    parser.add_argument("--preset", default="quick", choices=("smoke", "quick", "paper"))
     options = parser.parse_args()
     with open_engine("ray", device="cpu", jobs=2) as engine:
         seconds(engine, options.table, "smoke", 2)  # workers start and load what they need

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from gnpool.cli.reproduce import run_with_progress, show_result
-from gnpool.lab import PRESETS, Preset, get_table
-from gnpool.lab.crystallised import crystallised
+from gnpool.lab import PRESETS, Preset, find_table
 from gnpool.lab.recipes import EVALUATION_BATCH, Recipe
+from gnpool.lab.recipes.crystallised import crystallised
 from gnpool.store import Store
 from gnpool.training import Batches, evaluate_items
 
@@ -125,7 +125,7 @@ def show(preset: str, folder: Path) -> None:
         "What GNP, n^-q (sum x^p)^(1/p), learned, in the run with the lowest validation loss. p started at +-1.69 and q"
     )
     print("at 0. Without it: the error on small graphs (20 to 29 nodes) when that branch is switched off.\n")
-    for cell in get_table("demo").cells:
+    for cell in find_table("demo").cells:
         if cell.row == "GNP":
             print(summarize(results, cell.column))
             print(f"  {'layer':<12} {'branch':<9}{'p':>7}{'q':>7}{'without it':>12}   reading")

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 from gnpool import fit_portfolio
-from gnpool.lab.presets import PRESETS
 from gnpool.lab.recipes import Exam
-from gnpool.lab.tables import graph_gnp, set_model
+from gnpool.lab.recipes.models import graph_gnp, set_model
+from gnpool.lab.recipes.presets import PRESETS
 from studies.files import write_runs
 
 GRAPHS = ("invsize", "harmonic", "maxdegree")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from examples import demo
-from gnpool.lab import PRESETS, get_table
+from gnpool.lab import PRESETS, find_table
 from gnpool.store import Store
 
 DEMO = Path(demo.__file__)
@@ -77,7 +77,7 @@ def test_again_from_the_folder(
 
 @pytest.mark.usefixtures("result")
 def test_a_branch_that_is_switched_off_is_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = get_table("demo").cells[0].recipe
+    recipe = find_table("demo").cells[0].recipe
     store, preset = Store(folder), PRESETS["smoke"]
     before = demo.describe(recipe, preset, store)
     assert len(before) == 4

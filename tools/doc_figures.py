@@ -11,8 +11,7 @@ import torch
 from gnpool import norm_pool
 from gnpool.insight.figure import draw_names, points
 from gnpool.insight.names import across
-from gnpool.lab import get_preset
-from gnpool.lab.catalog import find_table, recipe_results
+from gnpool.lab import Scope, find_table
 from gnpool.store import Store
 from tools.check_docs import ROOT
 
@@ -113,7 +112,7 @@ def p_and_q(path: Path) -> None:
 def plane(path: Path) -> None:
     """The ways that the layers of fig_pq took through the plane, seed by seed, in the branch that does the work."""
     store = Store(ROOT / "results" / "paper", create=False)
-    table = recipe_results(find_table("fig_pq"), store, get_preset("paper"), "all")
+    table = find_table("fig_pq").results(Scope("paper"), store)
     figure, axis = plt.subplots(figsize=(6.4, 4.4), constrained_layout=True)
     draw_names(axis)
     for cell, colour in zip(table["cells"], COLOURS.values(), strict=True):

@@ -21,11 +21,11 @@ import numpy as np
 from gnpool.fit.preprocess import Preprocessing, Rule
 from gnpool.fit.problem import Problem
 from gnpool.lab import get_preset
-from gnpool.lab.crystallised import crystallised
-from gnpool.lab.forms import Trained
 from gnpool.lab.recipes import NETWORKS, Recipe
-from gnpool.lab.stored import models_of, stored
-from gnpool.lab.tables import GRAPH_TASKS, SET_TASKS, graph_gnp, node, set_model
+from gnpool.lab.recipes.crystallised import crystallised
+from gnpool.lab.recipes.forms import StoredModels
+from gnpool.lab.recipes.models import GRAPH_TASKS, SET_TASKS, graph_gnp, node, set_model
+from gnpool.lab.recipes.stored import models_of, stored
 from gnpool.models.folder import write_folder
 from gnpool.models.saved import model_files
 from gnpool.store import Store
@@ -46,7 +46,7 @@ def recipe_of(task: str) -> Recipe:
     return node(task, "gnp") if task in NODE_TASKS else set_model(task, "basic/gnp")
 
 
-def best_seed(learned: Trained) -> int:
+def best_seed(learned: StoredModels) -> int:
     """The seed whose run, with the chosen setting, has the lowest validation loss."""
     setting = learned.record.scores["chosen"]["loss"]["setting"]
     runs = [run for run in learned.record.scores["runs"] if run["setting"] == setting and "loss" in run["best"]]

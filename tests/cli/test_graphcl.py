@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from gnpool.cli.app import app
 from gnpool.cli.reproduce import choose
-from gnpool.lab import DATA_TABLES, TABLES
+from gnpool.lab import TABLES
+from gnpool.lab.registry import table_names
 from tests.real_data import use_real_data
 
 
@@ -37,8 +38,8 @@ def test_json_and_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_all_stands_for_what_is_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = [name for name in DATA_TABLES if name.startswith(("graphcl", "real"))]
+    mine = [name for name in table_names() if name.startswith(("graphcl", "real"))]
     for there, expected in ((lambda name: name != "NCI1", ["graphcl_optimizer"]), (lambda name: True, mine)):
-        monkeypatch.setattr("gnpool.lab.catalog.at_hand", there)
+        monkeypatch.setattr("gnpool.lab.table.at_hand", there)
         assert [name for name in choose(["all"]) if name in mine] == expected
         assert set(TABLES) <= set(choose(["all"]))

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gnpool.cli import app
-from gnpool.cli.report import stored_tables
 from gnpool.lab import TABLES, reproduce
+from gnpool.lab.stored import stored_tables
 from gnpool.report import bootstrap, page, read_study
 from tests.lab.shared import SMALL
 from tests.report.shared import make_study

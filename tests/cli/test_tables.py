@@ -2,20 +2,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from gnpool.cli import app
-from gnpool.lab import PRESETS, TABLES, Estimate, Preset, Table, all_tables, estimates
-from gnpool.lab.cost import CPU_STEP, kind_of, training_seconds
+from gnpool.lab import PRESETS, TABLES, all_tables
+from gnpool.lab.recipes.cost import CPU_STEP, kind_of, training_seconds
 from gnpool.store import Store
-from tests.lab.shared import smoke_folder
-
-
-def estimate(table: Table, preset: Preset, kind: str, **options: Any) -> Estimate:
-    return estimates([table], preset, kind, **options)[table.id]
+from tests.lab.shared import estimate, smoke_folder
 
 
 def test_lists_every_table(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ import torch
 from gnpool.engine import Caller, LostError, RayEngine
 from gnpool.engine.cluster import RETRIES, ray_cluster
 from gnpool.influence import CascadeGraph, simulate
-from gnpool.lab import PRESETS, Runner
-from gnpool.lab.failures import FailedStudiesError
+from gnpool.lab import PRESETS
+from gnpool.lab.running.failures import FailedStudiesError
 from gnpool.store import Store
 from tests.faults.helpers import (
     PATIENCE,
@@ -38,7 +38,7 @@ from tests.faults.helpers import (
     undisturbed,
     wait_until,
 )
-from tests.lab.shared import program
+from tests.lab.shared import program, run_tables
 from tests.lab.test_engines import broken_table
 from tests.training import test_engine as fits
 
@@ -96,7 +96,7 @@ def test_the_same_scores_on_a_cluster(tmp_path: Path, engine: RayEngine) -> None
 
 def test_a_study_that_fails_by_itself_is_recorded_once(tmp_path: Path, engine: RayEngine) -> None:
     with pytest.raises(FailedStudiesError, match="1 of 2 studies failed"):
-        Runner(Store(tmp_path), PRESETS["smoke"], torch.device("cpu"), engine=engine).run([broken_table()])
+        run_tables(Store(tmp_path), PRESETS["smoke"], [broken_table()], engine=engine)
     (failure,) = json.loads((tmp_path / "failures.json").read_text())
     assert "no such pooling" in failure["reason"]
     assert "in training_unit" in failure["traceback"]  # that of the worker

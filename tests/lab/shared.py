@@ -11,12 +11,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gnpool.lab import TABLES, reproduce
+import pytest
+import torch
+
+from gnpool.lab import PRESETS, TABLES, AnyTable, Estimate, Preset, Runner, Scope, reproduce
+from gnpool.lab.table import Machine
+from gnpool.store import Store
 
 SMALL = "ablation_b"  # two trainings, six exams
+CPU = torch.device("cpu")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
@@ -50,3 +57,30 @@ def program(*arguments: str, **variables: str) -> subprocess.Popen[str]:
     """The program, started with variables of its environment, and with its outputs piped."""
     command, pipe, environment = [sys.executable, "-m", "gnpool", *arguments], subprocess.PIPE, ENVIRONMENT | variables
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True)
+
+
+def run_tables(
+    store: Store,
+    preset: Preset,
+    tables: Sequence[AnyTable],
+    *,
+    search: str = "all",
+    train: bool = True,
+    test: bool = True,
+    **options: Any,
+) -> None:
+    """Do what tables of recipes need by a preset, perhaps one of the test's own; options are those of the runner."""
+    scope = Scope(preset.name, (search,), data_seed=preset.data_seed, train=train, test=test)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PRESETS, preset.name, preset)
+        jobs = [job for table in tables for job in table.jobs(scope, store, CPU)]
+    Runner(store, CPU, **options).run(jobs)
+
+
+def estimate(
+    table: AnyTable, preset: Preset, kind: str, *, store: Store | None = None, search: str = "all", jobs: int = 1
+) -> Estimate:
+    """What a table takes by a preset, perhaps one of the test's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PRESETS, preset.name, preset)
+        return table.estimate(Scope(preset.name, (search,)), store, Machine(kind, jobs))

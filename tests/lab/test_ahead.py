@@ -18,13 +18,16 @@ from typing import Any
 import pytest
 import torch
 
-from gnpool.lab import PRESETS, Runner, ahead, runner
-from gnpool.lab import data as data_module
-from gnpool.lab.ahead import data_ahead, data_makers
-from gnpool.lab.data import DataCache, Wanted
-from gnpool.lab.parcels import Parcel, pack, unpack
+from gnpool.lab import PRESETS, TABLES, Runner, Scope
 from gnpool.lab.recipes import Recipe
-from gnpool.lab.tables import TABLES, graph_gnp, node, set_model
+from gnpool.lab.recipes.jobs import RecipeJob
+from gnpool.lab.recipes.models import graph_gnp, node, set_model
+from gnpool.lab.running import ahead, runner
+from gnpool.lab.running import data as data_module
+from gnpool.lab.running.ahead import data_ahead, data_makers
+from gnpool.lab.running.data import DataCache, Wanted
+from gnpool.lab.running.job import merged
+from gnpool.lab.running.parcels import Parcel, pack, unpack
 from gnpool.store import Store
 from gnpool.tasks import GraphTask
 from gnpool.tasks.task import _TASKS
@@ -32,7 +35,7 @@ from gnpool.training import Batches
 from gnpool.training.padded import padding_of
 from tests.lab.shared import ENVIRONMENT, SMALL
 from tests.lab.test_data import same
-from tests.lab.test_runner import PATIENCE, alive, wait_for
+from tests.lab.test_runner import PATIENCE, wait_for
 
 SMOKE = PRESETS["smoke"]
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
@@ -43,6 +46,11 @@ def put(folder: Path, batches: Batches) -> Future[Parcel]:
     """What arrives when a process has made batches."""
     folder.mkdir(exist_ok=True)
     return _result(pack(batches, folder))
+
+
+def wants(recipe: Recipe) -> list[tuple[Wanted, int | None]]:
+    """What the job of a recipe wants of an empty store."""
+    return [(recipe.wanted("train", SMOKE), SMOKE.epochs_of(recipe.spec)), (recipe.wanted("val", SMOKE), None)]
 
 
 def failed(error: Exception) -> Future[Parcel]:
@@ -190,44 +198,51 @@ def test_processes_are_used_where_they_pay(
     cores: int | None,
     expected: int,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    assert data_makers(device, PRESETS[preset], jobs) == expected
-    options: dict[str, Any] = {"jobs": jobs}
-    assert Runner(Store(tmp_path), PRESETS[preset], device, processes=True, **options).makers == expected
-    assert Runner(Store(tmp_path), PRESETS[preset], device, **options).makers == 0
+    wanted = [graph_gnp("harmonic").wanted(split, PRESETS[preset]) for split in ("val", "train")]
+    assert data_makers(device, jobs, wanted) == expected
+    assert data_makers(device, jobs, []) == 0
 
 
 def test_without_processes_nothing_is_prepared() -> None:
     cache = DataCache()
-    with data_ahead(0, SMOKE, cache) as prepare:
-        prepare(graph_gnp("harmonic"))
+    with data_ahead(0, cache) as prepare:
+        prepare(wants(graph_gnp("harmonic")))
     assert not cache._coming
 
 
 def test_a_runner_prepares_what_it_will_train_in_that_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Recipe] = []
+    asked: list[Any] = []
+    started: list[int] = []
 
     @contextmanager
-    def fake(makers: int, preset: Any) -> Iterator[Callable[[Recipe], None]]:
-        assert (makers, preset) == (2, SMOKE)
+    def fake(makers: int) -> Iterator[Callable[[Any], None]]:
+        started.append(makers)
         yield asked.append
 
     monkeypatch.setattr(runner, "data_ahead", fake)
     monkeypatch.setattr(runner, "AHEAD", 1)
-    monkeypatch.setattr(runner.Worker, "study", lambda *_: True)
-    tables = [TABLES[SMALL], TABLES["exp_graph_harmonic"]]
-    work = [recipe for recipe, _ in runner.exams_by_recipe(tables, SMOKE)]
-    assert any(recipe.crystallised for recipe in work)
-    store, trained = Store(tmp_path), work[1]
-    store.put(trained.key(SMOKE, "all"), scores={"runs": []})
-    untrained = [recipe for recipe in work if recipe.base != trained]
-    run = Runner(store, SMOKE, CPU, jobs=2)
-    run.makers = 2
-    run.run(tables)
-    assert asked[:3] == untrained[:3]  # two at work and one ahead
-    assert [recipe for k, recipe in enumerate(asked) if recipe not in asked[:k]] == untrained
+    monkeypatch.setattr(RecipeJob, "separable", False)
+    monkeypatch.setattr(RecipeJob, "work", lambda *_: True)
+    store, tables = Store(tmp_path), [TABLES[SMALL], TABLES["exp_graph_harmonic"]]
+    work = merged([job for table in tables for job in table.jobs(Scope("smoke"), store, CPU)])
+    assert any(job.recipe.crystallised for job in work)  # type: ignore[attr-defined]
+    trained = work[1]
+    store.put(trained.key, scores={"runs": []})
+    untrained = [job for job in work if job.root != trained.root]
+    assert [job for job in work if list(job.wants(store))] == untrained
+    assert list(untrained[0].wants(store)) == wants(untrained[0].recipe)  # type: ignore[attr-defined]
+    monkeypatch.setattr(RecipeJob, "wants", lambda job, _: iter([(job, None)] if job in untrained else []))
+    monkeypatch.setattr(runner, "data_makers", lambda device, jobs, wanted: jobs)
+    Runner(store, CPU, jobs=2, processes=True).run(work)
+    prepared = [job for ((job, _),) in asked]
+    assert prepared[:3] == untrained[:3]  # two at work and one ahead
+    assert [job for k, job in enumerate(prepared) if job not in prepared[:k]] == untrained
+    asked.clear()
+    Runner(store, CPU, jobs=2).run(work)  # without processes nothing is made ahead
+    assert asked == []
+    assert started == [2, 0]
 
 
 class Quick:
@@ -253,17 +268,17 @@ def test_recipes_are_prepared_with_their_padding(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(ahead, "children", children)
     cache, recipe = DataCache(), node("bfs", "gnp")
-    with data_ahead(1, SMOKE, cache) as prepare:
-        prepare(recipe)
+    with data_ahead(1, cache) as prepare:
+        prepare(wants(recipe))
         train, val = (cache.batches(recipe.wanted(split, SMOKE)) for split in ("train", "val"))
         assert list(train.paddings.values()) == [padding_of(recipe.batches("train", SMOKE), 1)]
         assert val.paddings == {}
         same(train, recipe.batches("train", SMOKE))
         same(val, recipe.batches("val", SMOKE))
-        prepare(graph_gnp("harmonic"))
+        prepare(wants(graph_gnp("harmonic")))
         assert len(cache._coming) == 2
         pool.broken = True
-        prepare(graph_gnp("harmonic", "tree"))
+        prepare(wants(graph_gnp("harmonic", "tree")))
         assert len(cache._coming) == 2
     assert not cache._coming  # a later run may have it made again
 
@@ -280,9 +295,9 @@ def test_processes_make_the_same_data(monkeypatch: pytest.MonkeyPatch) -> None:
         Recipe("own", "gnp", graph_gnp("harmonic").variants, "graph"),
     ]
     cache, before = DataCache(kept=99), multiprocessing.active_children()
-    with data_ahead(2, SMOKE, cache) as prepare:
+    with data_ahead(2, cache) as prepare:
         for recipe in recipes:
-            prepare(recipe)
+            prepare(wants(recipe))
         made = [child for child in multiprocessing.active_children() if child not in before]
         assert len(made) == 2
         for recipe in recipes:
@@ -293,22 +308,29 @@ def test_processes_make_the_same_data(monkeypatch: pytest.MonkeyPatch) -> None:
         os.kill(made[0].pid or 0, signal.SIGKILL)
         made[0].join(PATIENCE)
         for structure in ("tree", "ladder", "regular4", "expander"):  # whenever it is noticed
-            prepare(graph_gnp("harmonic", structure))
+            prepare(wants(graph_gnp("harmonic", structure)))
             wanted = graph_gnp("harmonic", structure).wanted("train", SMOKE)
             same(cache.batches(wanted), wanted.make())
     assert not any(child.is_alive() for child in made)
 
 
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 PROGRAM = """
 import sys, time
 from gnpool.lab import PRESETS
-from gnpool.lab.ahead import data_ahead
-from gnpool.lab.data import CACHE
-from gnpool.lab.tables import graph_gnp
+from gnpool.lab.running.ahead import data_ahead
+from gnpool.lab.running.data import CACHE
+from gnpool.lab.recipes.models import graph_gnp
 
 if __name__ == "__main__":
-    with data_ahead(2, PRESETS["smoke"]) as prepare:
-        prepare(graph_gnp("harmonic"))
+    with data_ahead(2) as prepare:
+        prepare([(graph_gnp("harmonic").wanted("train", PRESETS["smoke"]), 2)])
         graph_gnp("harmonic").batches("train", PRESETS["smoke"])
         open(sys.argv[1], "w").close()
         time.sleep(600)

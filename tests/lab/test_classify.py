@@ -12,17 +12,21 @@ from typing import Any
 import pytest
 import torch
 
-from gnpool.lab import DATA_TABLES, PRESETS, all_tables, find_table, get_preset, reproduce, table_estimates
-from gnpool.lab import classify_runner as runner_module
-from gnpool.lab.catalog import StatisticsTable, data_of, recipe_results
-from gnpool.lab.classify import AMOUNTS, CLASSIFICATION_TABLES, Amount, Classification, get_amount
-from gnpool.lab.classify_results import pair_lines, paired, part, summary, t_quantile
-from gnpool.lab.classify_runner import ClassificationRunner, some
-from gnpool.lab.folds import FOLDS, SEEDS, Run
+from gnpool.lab import PRESETS, Runner, Scope, all_tables, find_table, reproduce
+from gnpool.lab.classification import TABLES
+from gnpool.lab.classification import jobs as runner_module
+from gnpool.lab.classification.folds import FOLDS, SEEDS, Fold
+from gnpool.lab.classification.jobs import some, stack_jobs
+from gnpool.lab.classification.methods import AMOUNTS, Amount, Trial, amount_of
+from gnpool.lab.classification.results import paired, part, summary, t_quantile
+from gnpool.lab.influence.lessons import read_graph
 from gnpool.lab.paper import paper_cells
-from gnpool.lab.real_graphs import COUNTS, REAL, by_size, real_dataset, real_graphs, with_best
+from gnpool.lab.real.graphs import COUNTS, REAL, RealExam, by_size, real_dataset, real_graphs
+from gnpool.lab.real.tables import StatisticsTable, with_best
 from gnpool.lab.recipes import Exam
-from gnpool.lab.tables import Table, graph_gnp
+from gnpool.lab.recipes.models import graph_gnp
+from gnpool.lab.table import Machine
+from gnpool.report import pair_lines
 from gnpool.store import Store
 from gnpool.tasks import get_task
 from tests.lab.test_crossval import dataset
@@ -41,7 +45,8 @@ def small_sets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(folder: Path, amount: Amount = TINY, **options: Any) -> Store:
     store = Store(folder)
-    ClassificationRunner(store, amount, CPU, **options).run([CLASSIFICATION_TABLES["graphcl_a"]])
+    jobs = stack_jobs(TABLES["graphcl_a"].wanted(amount), amount, store, "cpu")
+    Runner(store, CPU, **options).run(jobs)
     return store
 
 
@@ -58,18 +63,18 @@ def test_every_published_cell_has_a_place(name: str) -> None:
         assert {c["row"] for c in with_best([], paper_cells(name))} == {row for row, _ in paper_cells(name)}
     else:
         assert set(paper_cells(name)) <= places
-    assert set(data_of(table)) == set(REAL)
+    assert set(table.data()) == set(REAL)
 
 
 def test_methods_are_those_of_the_papers() -> None:
     whole = AMOUNTS["paper"]
-    sag = Classification("SAGPool", "with GNP", "PROTEINS").method(whole)
+    sag = Trial("SAGPool", "with GNP", "PROTEINS").method(whole)
     assert (sag.batch_size, sag.setting.lr, sag.setting.weight_decay, sag.patience) == (128, 5e-4, 1e-4, 50)
     assert sag.setting.lr_p == pytest.approx(20 * 5e-4)
     assert (sag.gnp_clip, sag.select, sag.setting.optimizer) == (1000.0, "loss", "adam")
-    original = Classification("SAGPool", "original", "PROTEINS").method(whole)
+    original = Trial("SAGPool", "original", "PROTEINS").method(whole)
     assert (original.gnp_clip, original.setting.lr_p) == (None, None)
-    asap = Classification("ASAPool", "with GNP, RMSprop", "D&D").method(whole)
+    asap = Trial("ASAPool", "with GNP, RMSprop", "D&D").method(whole)
     assert (asap.batch_size, asap.options["hidden"], asap.options["attention_dropout"]) == (64, 16, 0.3)
     assert (asap.setting.lr, asap.setting.lr_p, asap.setting.lr_q, asap.halve) == (1e-2, 3e-2, 3e-3, 50)
     assert (asap.epochs, asap.select, asap.setting.optimizer, asap.patience) == (100, "accuracy", "rmsprop", None)
@@ -78,18 +83,18 @@ def test_methods_are_those_of_the_papers() -> None:
 def test_amounts() -> None:
     assert len(AMOUNTS["paper"].runs) == 200
     assert AMOUNTS["paper"].notes == ""
-    three = get_amount("paper", seeds=3)
+    three = amount_of(Scope("paper", seeds=3))
     assert [r.seed for r in three.runs[::FOLDS]] == list(SEEDS[:3])
     assert three.notes == "paper: 3 of 20 seeds"
-    assert get_amount("smoke", folds=2).runs == [Run(SEEDS[0], 0), Run(SEEDS[0], 1)]
+    assert amount_of(Scope("smoke", folds=2)).runs == [Fold(SEEDS[0], 0), Fold(SEEDS[0], 1)]
     for options in ({"seeds": 21}, {"seeds": 0}, {"folds": 11}):
         with pytest.raises(ValueError, match=f"'{next(iter(options))}' must lie in 1 to"):
-            get_amount("paper", **options)
-    assert get_amount("paper", datasets=["NCI1"]).datasets == ("NCI1",)
+            amount_of(Scope("paper", **options))
+    assert amount_of(Scope("paper", datasets=("NCI1",))).datasets == ("NCI1",)
     with pytest.raises(ValueError, match="'datasets' must be among D&D, PROTEINS, NCI1, got 'MUTAG'"):
-        get_amount("paper", datasets=["MUTAG"])
-    study = Classification("SAGPool", "original", "NCI1")
-    keys = [study.key(amount, Run(8971, 0)) for amount in (AMOUNTS["paper"], three)]
+        amount_of(Scope("paper", datasets=("MUTAG",)))
+    study = Trial("SAGPool", "original", "NCI1")
+    keys = [study.key(amount, Fold(8971, 0)) for amount in (AMOUNTS["paper"], three)]
     assert keys[0] == keys[1]  # a part of a study is found by the whole
 
 
@@ -109,10 +114,10 @@ def test_a_part_is_completed_by_what_is_missing(
 ) -> None:
     part_of_it = Amount("smoke", seeds=1, folds=1, graphs=40, epochs=2)
     first = scores(run(tmp_path / "a", part_of_it))
-    trained: list[Run] = []
+    trained: list[Fold] = []
     original = runner_module.train_stack
 
-    def counting(bank: Any, method: Any, runs: list[Run], **options: Any) -> Any:
+    def counting(bank: Any, method: Any, runs: list[Fold], **options: Any) -> Any:
         trained.extend(runs)
         return original(bank, method, runs, **options)
 
@@ -161,7 +166,7 @@ def test_events_end_with_everything_done(small_sets: None, tmp_path: Path) -> No
 
 
 def test_results_of_a_part_say_so(small_sets: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnpool.lab.catalog.at_hand", lambda name: True)
+    monkeypatch.setattr("gnpool.lab.table.at_hand", lambda name: True)
     (table,) = reproduce(["graphcl_a"], tmp_path, preset="smoke", folds=2, jobs=1)["tables"]
     assert json.loads((tmp_path / "results.json").read_text())["tables"] == [table]
     assert table["meta"]["notes"] == "smoke: 1 of 20 seeds, 2 of 10 folds, 60 graphs, at most 2 epochs"
@@ -190,14 +195,14 @@ def test_seeds_and_folds_are_for_cross_validations(tmp_path: Path) -> None:
 
 
 def test_mean_of_seed_means_and_their_deviation() -> None:
-    accuracies = {Run(1, 0): 0.5, Run(1, 1): 0.7, Run(2, 0): 0.8, Run(2, 1): None, Run(3, 0): None}
+    accuracies = {Fold(1, 0): 0.5, Fold(1, 1): 0.7, Fold(2, 0): 0.8, Fold(2, 1): None, Fold(3, 0): None}
     found = summary(accuracies)
     assert found["runs"] == [pytest.approx(0.6), 0.8, None]
     assert found["mean"] == pytest.approx(0.7)
     assert found["std"] == pytest.approx(0.1)  # divided by the number of seeds, not by one less
     assert found["failed"] == 2
-    assert part(accuracies, get_amount("paper")) == "3 of 20 seeds, 2 of 10 folds, 5 runs"
-    whole = get_amount("paper", seeds=1, folds=1)
+    assert part(accuracies, amount_of(Scope("paper"))) == "3 of 20 seeds, 2 of 10 folds, 5 runs"
+    whole = amount_of(Scope("paper", seeds=1, folds=1))
     assert part(dict.fromkeys(whole.runs, 0.5), whole) is None
 
 
@@ -209,9 +214,9 @@ def test_quantiles_of_students_distribution(freedom: int, expected: float) -> No
 
 
 def test_paired_difference_and_interval() -> None:
-    first = {Run(1, fold): 0.6 + 0.01 * fold for fold in range(10)}
+    first = {Fold(1, fold): 0.6 + 0.01 * fold for fold in range(10)}
     second = {run: value + (0.02 if run.fold % 2 else 0.04) for run, value in first.items()}
-    found = paired(first, {**second, Run(9, 9): 0.1})
+    found = paired(first, {**second, Fold(9, 9): 0.1})
     assert found["pairs"] == 10
     assert found["difference"] == pytest.approx(0.03)
     half = 2.262 * statistics.stdev([0.02, 0.04] * 5) * math.sqrt(1 / 10 + 1 / 8)
@@ -220,16 +225,16 @@ def test_paired_difference_and_interval() -> None:
     assert text == ["NCI1: b minus a: +3.0 points, 95% interval +1.9 to +4.1 (10 paired runs)"]
     assert paired(first, {}) == {"difference": None, "interval": None, "pairs": 0}
     assert pair_lines([{"first": "a", "second": "b", "column": "c", **paired(first, {})}]) == []
-    assert paired({Run(1, 0): 0.5}, {Run(1, 0): 0.25})["interval"] is None
+    assert paired({Fold(1, 0): 0.5}, {Fold(1, 0): 0.25})["interval"] is None
 
 
 def test_estimates_of_all_tables(small_sets: None, tmp_path: Path) -> None:
-    found = table_estimates(list(all_tables().values()), get_preset("paper"), "cuda")
+    found = {name: one.estimate(Scope("paper"), None, Machine("cuda")) for name, one in all_tables().items()}
     assert list(found) == list(all_tables())
     assert found["graphcl_a"].runs == 1200
     assert found["graphcl_a"].minutes == found["graphcl_a"].minutes_left > 0
     store = run(tmp_path, AMOUNTS["smoke"])
-    done = table_estimates([DATA_TABLES["graphcl_a"]], PRESETS["smoke"], "cpu", store=store)["graphcl_a"]
+    done = TABLES["graphcl_a"].estimate(Scope("smoke"), store, Machine("cpu"))
     assert (done.done, done.cells_done, done.minutes_left) == (6, 6, 0.0)
 
 
@@ -272,8 +277,7 @@ def test_the_best_baselines_by_test_error() -> None:
 
 def test_results_of_baselines_name_the_papers_choice(tmp_path: Path) -> None:
     table = find_table("real_baselines")
-    assert isinstance(table, Table)
-    found = recipe_results(table, Store(tmp_path), PRESETS["smoke"], "all")
+    found = table.results(Scope("smoke"), Store(tmp_path))
     first = found["cells"][0]
     assert (first["row"], first["paper_combination"], first["verdict"]) == (
         "invsize (best combination)",
@@ -286,8 +290,8 @@ def test_exams_on_generated_graphs_keep_their_names() -> None:
     recipe = graph_gnp("harmonic")
     key = recipe.key(PRESETS["paper"], "all")
     assert Exam().key(key, PRESETS["paper"], recipe.spec)["exam"] == "er, 2500"
-    assert Exam(real="NCI1").key(key, PRESETS["paper"], recipe.spec)["exam"] == "NCI1, 3711"
-    assert Exam(real="NCI1").key(key, PRESETS["smoke"], recipe.spec)["exam"] == "NCI1, 9"
+    assert RealExam(real="NCI1").key(key, PRESETS["paper"], recipe.spec)["exam"] == "NCI1, 3711"
+    assert RealExam(real="NCI1").key(key, PRESETS["smoke"], recipe.spec)["exam"] == "NCI1, 9"
 
 
 def test_lists_of_graphs_of_similar_size() -> None:
@@ -318,7 +322,7 @@ def test_real_graphs_have_labels_of_graph_tasks() -> None:
 
 def test_statistics_are_the_published_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_real_data(monkeypatch)
-    table = DATA_TABLES["real_stat"]
+    table = find_table("real_stat")
     assert isinstance(table, StatisticsTable)
     (found,) = reproduce(["real_stat"], tmp_path, preset="smoke")["tables"]
     assert [c["verdict"] for c in found["cells"]] == ["matched"] * 9
@@ -335,13 +339,14 @@ def test_models_of_random_graphs_on_real_ones(tmp_path: Path, monkeypatch: pytes
 
 
 def test_an_offline_machine_says_so_before_it_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnpool.lab.catalog.at_hand", lambda name: False)
+    monkeypatch.setattr("gnpool.lab.table.at_hand", lambda name: False)
 
     def offline(name: str) -> None:
         raise OSError(f"the data set {name!r} is not at hand")
 
-    monkeypatch.setattr("gnpool.lab.catalog.tudataset", offline)
+    monkeypatch.setattr("gnpool.lab.table.tudataset", offline)
     monkeypatch.setenv("GNPOOL_DATA", str(tmp_path))
+    read_graph.cache_clear()
     for name in ("graphcl_a", "real_extrapolate", "real_stat"):
         with pytest.raises(OSError, match="'D&D' is not at hand"):
             reproduce([name], tmp_path, preset="smoke")
@@ -352,8 +357,8 @@ def test_an_offline_machine_says_so_before_it_trains(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("name", ["graphcl_a", "real_extrapolate", "im_monstor"])
 def test_what_is_not_done_asks_for_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("gnpool.lab.catalog.at_hand", lambda name: False)
-    monkeypatch.setattr("gnpool.lab.catalog.tudataset", lambda name: pytest.fail(f"asks for {name}"))
+    monkeypatch.setattr("gnpool.lab.table.at_hand", lambda name: False)
+    monkeypatch.setattr("gnpool.lab.table.tudataset", lambda name: pytest.fail(f"asks for {name}"))
     monkeypatch.setenv("GNPOOL_DATA", str(tmp_path))
     (found,) = reproduce([name], tmp_path, preset="smoke", train=False)["tables"]
     assert all(cell["ours"] is None for cell in found["cells"])

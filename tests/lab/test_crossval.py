@@ -14,13 +14,13 @@ from torch_geometric.data import Data
 from torch_geometric.utils import erdos_renyi_graph, to_undirected
 
 from gnpool.engine import StoppedError
-from gnpool.lab import crossval
-from gnpool.lab.crossval import FoldStack, Method, train_stack
-from gnpool.lab.folds import Run, split
-from gnpool.lab.graph_bank import GraphBank
+from gnpool.lab.classification import crossval
+from gnpool.lab.classification.crossval import FoldStack, Method, train_stack
+from gnpool.lab.classification.folds import Fold, split
+from gnpool.lab.classification.graph_bank import GraphBank
 from gnpool.training import Setting
 
-RUNS = [Run(8971, 0), Run(8971, 3), Run(85688, 7)]
+RUNS = [Fold(8971, 0), Fold(8971, 3), Fold(85688, 7)]
 CPU = torch.device("cpu")
 
 

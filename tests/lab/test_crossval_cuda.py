@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gnpool.lab.crossval import FoldStack, train_stack
-from gnpool.lab.graph_bank import GraphBank
+from gnpool.lab.classification.crossval import FoldStack, train_stack
+from gnpool.lab.classification.graph_bank import GraphBank
 from gnpool.training.optimizer import StackedOptimizer
 from tests.lab.test_crossval import RUNS, dataset, method
 

@@ -9,22 +9,16 @@ import pytest
 import torch
 
 from gnpool.engine import StoppedError
-from gnpool.lab import PRESETS, TABLES, Cell, Runner, Table, reproduce, table_results
-from gnpool.lab.crystallised import crystallised
+from gnpool.lab import PRESETS, TABLES, Cell, Table, reproduce, table_results
 from gnpool.lab.recipes import Exam, Recipe
-from gnpool.lab.stored import find_cell, read_stored, stored_model, stored_models
-from gnpool.lab.studies import Bench, Worker
-from gnpool.lab.tables import (
-    CRYSTAL,
-    GRAPH_TASKS,
-    OTHER_STRUCTURES,
-    SET_TASKS,
-    STRUCTURE_OF,
-    graph_gnp,
-    node,
-    set_model,
-)
+from gnpool.lab.recipes.crystallised import crystallised
+from gnpool.lab.recipes.jobs import RecipeJob
+from gnpool.lab.recipes.models import CRYSTAL, GRAPH_TASKS, SET_TASKS, graph_gnp, node, set_model
+from gnpool.lab.recipes.stored import find_cell, read_stored, stored_model, stored_models
+from gnpool.lab.running.job import Bench
+from gnpool.lab.synthetic.tables import OTHER_STRUCTURES, STRUCTURE_OF
 from gnpool.store import Record, Store
+from tests.lab.shared import run_tables
 
 ROOT = Path(__file__).parents[2]
 SMOKE, PAPER = PRESETS["smoke"], PRESETS["paper"]
@@ -35,7 +29,7 @@ HARMONIC = graph_gnp("harmonic")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """A store with GNP and GNP* of one task, smoke preset."""
     store = Store(tmp_path_factory.mktemp("smoke"))
-    Runner(store, SMOKE, torch.device("cpu"), jobs=1).run([small()])
+    run_tables(store, SMOKE, [small()], jobs=1)
     return store
 
 
@@ -100,24 +94,24 @@ def test_results_show_it_without_a_published_number(store: Store) -> None:
 def test_a_second_run_has_nothing_to_do(store: Store) -> None:
     before = sorted(store.root.rglob("*.json"))
     events: list[object] = []
-    Runner(store, SMOKE, torch.device("cpu"), jobs=1, on_event=events.append).run([small()])
+    run_tables(store, SMOKE, [small()], jobs=1, on_event=events.append)
     assert events == []
     assert sorted(store.root.rglob("*.json")) == before
 
 
 def test_without_training_only_what_is_stored_is_done(tmp_path: Path, store: Store) -> None:
     empty = Store(tmp_path)
-    Runner(empty, SMOKE, torch.device("cpu"), jobs=1, train=False).run([small()])
+    run_tables(empty, SMOKE, [small()], jobs=1, train=False)
     assert not list(tmp_path.rglob("*.json"))
     learned = record_of(store, HARMONIC)
     empty.put(learned.key, scores=learned.scores, tensors=learned.tensors, meta=learned.meta)
-    Runner(empty, SMOKE, torch.device("cpu"), jobs=1, train=False).run([small()])
+    run_tables(empty, SMOKE, [small()], jobs=1, train=False)
     assert record_of(empty, crystallised(HARMONIC)).scores == record_of(store, crystallised(HARMONIC)).scores
 
 
 def test_without_tests_only_trainings_are_done(tmp_path: Path, store: Store) -> None:
     trained = Store(tmp_path)
-    Runner(trained, SMOKE, torch.device("cpu"), jobs=1, test=False).run([small()])
+    run_tables(trained, SMOKE, [small()], jobs=1, test=False)
     assert [key["table"] for table in ("training", "crystal", "score") for key in trained.keys(table)] == ["training"]
     assert record_of(trained, HARMONIC).scores == record_of(store, HARMONIC).scores
 
@@ -146,8 +140,8 @@ def test_stopped_on_the_way_it_goes_on_from_there(tmp_path: Path, store: Store) 
     def study(folder: Path, stop: Stop) -> Store:
         mine = Store(folder)
         mine.put(learned.key, scores=learned.scores, tensors=learned.tensors, meta=learned.meta)
-        bench = Bench(SMOKE, torch.device("cpu"), "all", 1, stop, lambda report: None)
-        assert Worker(mine, bench).study(0, star, [])
+        bench = Bench(mine, torch.device("cpu"), 1, stop, lambda report: None)
+        assert RecipeJob(star, (), SMOKE, "all").work(bench)
         return mine
 
     whole = Stop()

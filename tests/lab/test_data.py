@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from gnpool.lab import PRESETS, data
-from gnpool.lab.data import DataCache, Wanted
+from gnpool.lab import PRESETS
 from gnpool.lab.recipes import EVALUATION_BATCH, Exam
-from gnpool.lab.tables import graph_fixed, graph_gnp, node, set_model
+from gnpool.lab.recipes.models import graph_fixed, graph_gnp, node, set_model
+from gnpool.lab.running.data import DataCache, Wanted
 from gnpool.tasks import get_task
 from gnpool.training import Batches
 
@@ -92,7 +92,7 @@ def test_graphs_are_not_kept_beside_their_batches(monkeypatch: pytest.MonkeyPatc
     ((_, (held,)),) = cache._found.values()
     assert isinstance(held, Batches)
     asked: list[str] = []
-    monkeypatch.setattr(data, "get_task", lambda name: asked.append(name) or get_task(name))
+    monkeypatch.setattr("gnpool.lab.running.data.get_task", lambda name: asked.append(name) or get_task(name))
     assert cache.batches(Wanted.of("harmonic", "val", 4, None, count=8)) is held
     assert asked == []
     assert cache.batches(Wanted.of("harmonic", "val", 8, None, count=8)) is not held

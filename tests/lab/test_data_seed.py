@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from gnpool.cli.app import app
 from gnpool.lab import PRESETS, TABLES, get_preset, reproduce
 from gnpool.lab.recipes import Exam
-from gnpool.lab.stored import stored_model
+from gnpool.lab.recipes.stored import stored_model
 from gnpool.store import Store
 from gnpool.tasks import get_task
 from tests.lab.shared import SMALL

@@ -18,19 +18,20 @@ import torch
 
 from gnpool.engine import opened as opened_module
 from gnpool.influence import CascadeGraph
-from gnpool.lab import PRESETS, Cell, Event, Runner, Table, reproduce
-from gnpool.lab import classify_runner as classify_module
-from gnpool.lab import influence_runner as influence_module
-from gnpool.lab.classify import CLASSIFICATION_TABLES, Amount
-from gnpool.lab.classify_runner import ClassificationRunner
-from gnpool.lab.failures import FailedStudiesError
-from gnpool.lab.influence import AMOUNTS
-from gnpool.lab.influence_runner import InfluenceRunner
-from gnpool.lab.tables import TABLES
+from gnpool.lab import PRESETS, TABLES, Cell, Event, Runner, Table, reproduce
+from gnpool.lab.classification import TABLES as CLASSIFICATION_TABLES
+from gnpool.lab.classification import jobs as classify_module
+from gnpool.lab.classification.jobs import stack_jobs
+from gnpool.lab.classification.methods import Amount
+from gnpool.lab.influence import jobs as influence_module
+from gnpool.lab.influence import lessons
+from gnpool.lab.influence.jobs import influence_jobs
+from gnpool.lab.influence.lessons import AMOUNTS
+from gnpool.lab.running.failures import FailedStudiesError
 from gnpool.store import Store
 from gnpool.training import stack as stack_module
 from tests.engine.standin import standing_in
-from tests.lab.shared import SMALL
+from tests.lab.shared import SMALL, run_tables
 from tests.lab.test_crossval import dataset
 
 CPU = torch.device("cpu")
@@ -45,22 +46,22 @@ def _made_up_data(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     target, source = (~np.eye(30, dtype=bool) & (rng.random((30, 30)) < 0.1)).nonzero()
     network = CascadeGraph(30, source, target, rng.uniform(0.1, 0.5, len(source)))
-    monkeypatch.setattr(influence_module, "read_graph", lambda *names: network)
+    monkeypatch.setattr(lessons, "read_graph", lambda *names: network)
 
 
 def run(study: str, folder: Path, **options: Any) -> dict[str, Any]:
     """Do a small study; what is stored then."""
     store = Store(folder)
     if study == "tables":
-        Runner(store, PRESETS["smoke"], CPU, **options).run([TABLES[SMALL]])
+        run_tables(store, PRESETS["smoke"], [TABLES[SMALL]], **options)
     elif study == "classification":
         amount = Amount("smoke", seeds=1, folds=2, graphs=40, epochs=2, datasets=("D&D", "PROTEINS"))
         table = CLASSIFICATION_TABLES["graphcl_a"]
-        half = dataclasses.replace(table, cells=tuple(c for c in table.cells if c.study.variant == "original"))
-        ClassificationRunner(store, amount, CPU, **options).run([half])
+        original = [trial for trial in table.wanted(amount) if trial.variant == "original"]
+        Runner(store, CPU, **options).run(stack_jobs(original, amount, store, "cpu"))
     else:
         amount = dataclasses.replace(AMOUNTS["smoke"], sets=5, simulations=60, evaluation=70, seeds=2)
-        InfluenceRunner(store, amount, CPU, **options).run()
+        Runner(store, CPU, **options).run(influence_jobs(amount, store))
     return scores(folder)
 
 
@@ -87,7 +88,7 @@ def test_no_module_is_made_beside_the_lock(study: str, tmp_path: Path, monkeypat
     if study == "tables":
         table = TABLES["exp_graph_harmonic"]
         exact = dataclasses.replace(table, cells=tuple(cell for cell in table.cells if cell.recipe.crystallised))
-        Runner(Store(tmp_path), PRESETS["smoke"], CPU, jobs=1).run([exact])
+        run_tables(Store(tmp_path), PRESETS["smoke"], [exact], jobs=1)
     assert locked
     assert all(locked)
 
@@ -153,11 +154,10 @@ def test_a_study_that_fails_by_itself_is_recorded_once(tmp_path: Path, kind: str
     store = Store(tmp_path)
     with standing_in() as (engine, ray):
         options: dict[str, Any] = {"engine": engine if kind == "stand-in" else None, "processes": kind == "processes"}
-        runner = Runner(store, PRESETS["smoke"], CPU, jobs=2, **options)
         with pytest.raises(
             FailedStudiesError, match=r"1 of 2 studies failed, the others are done and stored; .*harmonic: bad"
         ):
-            runner.run([broken_table()])
+            run_tables(store, PRESETS["smoke"], [broken_table()], jobs=2, **options)
         if kind == "stand-in":
             assert sorted(ray.started) == ["exam_unit", "training_unit", "training_unit"]  # the bad one once
     assert len(store.keys("training")) == len(store.keys("score")) == 1
@@ -232,7 +232,7 @@ def test_lost_too_often_is_reported(tmp_path: Path) -> None:
 
 
 def test_reproduce_with_either_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnpool.lab.catalog.at_hand", lambda name: True)
+    monkeypatch.setattr("gnpool.lab.table.at_hand", lambda name: True)
     tables, options = [SMALL, "graphcl_a"], {"preset": "smoke", "folds": 1, "device": "cpu"}
     reproduce(tables, tmp_path / "here", jobs=1, **options)  # type: ignore[arg-type]
     with standing_in() as (engine, ray):
@@ -246,8 +246,8 @@ def test_reproduce_reports_all_failures_together(tmp_path: Path, monkeypatch: py
     def failing(*_: Any, **__: Any) -> Any:
         raise ValueError("no luck")
 
-    monkeypatch.setattr("gnpool.lab.catalog.at_hand", lambda name: True)
-    monkeypatch.setattr("gnpool.lab.studies.train", failing)
+    monkeypatch.setattr("gnpool.lab.table.at_hand", lambda name: True)
+    monkeypatch.setattr("gnpool.lab.recipes.jobs.train", failing)
     monkeypatch.setattr(classify_module, "train_stack", failing)
     with warnings.catch_warnings(), pytest.raises(FailedStudiesError, match=r"^\d+ of \d+ studies failed"):
         reproduce([SMALL, "graphcl_a"], tmp_path, preset="smoke", folds=1, jobs=1, device="cpu")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnpool.lab.folds import FOLDS, SEEDS, Run, shuffled, split
+from gnpool.lab.classification.folds import FOLDS, SEEDS, Fold, shuffled, split
 
 
 def test_seeds_are_twenty_and_different() -> None:
@@ -15,7 +15,7 @@ def test_seeds_are_twenty_and_different() -> None:
 
 @pytest.mark.parametrize("graphs", [10, 1113, 1178, 4110])
 def test_folds_are_a_partition(graphs: int) -> None:
-    parts = [split(graphs, Run(SEEDS[3], fold)) for fold in range(FOLDS)]
+    parts = [split(graphs, Fold(SEEDS[3], fold)) for fold in range(FOLDS)]
     assert sorted(np.concatenate([part.test for part in parts])) == list(range(graphs))
     for fold, part in enumerate(parts):
         assert sorted(np.concatenate(part)) == list(range(graphs))
@@ -30,23 +30,23 @@ def test_folds_are_those_of_scikit_learn() -> None:
     starts = np.cumsum([0, *sizes])
     for fold in range(FOLDS):
         expected = sorted(order[starts[fold] : starts[fold + 1]])
-        assert split(25, Run(8971, fold)).test.tolist() == expected
+        assert split(25, Fold(8971, fold)).test.tolist() == expected
     sklearn = pytest.importorskip("sklearn.model_selection", reason="scikit-learn is not installed")
     theirs = sklearn.KFold(10, shuffle=True, random_state=8971).split(np.zeros(25))
-    assert [test.tolist() for _, test in theirs] == [split(25, Run(8971, fold)).test.tolist() for fold in range(FOLDS)]
+    assert [test.tolist() for _, test in theirs] == [split(25, Fold(8971, fold)).test.tolist() for fold in range(FOLDS)]
 
 
 def test_other_seeds_are_other_folds() -> None:
-    assert split(100, Run(1, 0)).test.tolist() != split(100, Run(2, 0)).test.tolist()
-    assert split(100, Run(1, 0)).test.tolist() == split(100, Run(1, 0)).test.tolist()
+    assert split(100, Fold(1, 0)).test.tolist() != split(100, Fold(2, 0)).test.tolist()
+    assert split(100, Fold(1, 0)).test.tolist() == split(100, Fold(1, 0)).test.tolist()
 
 
 def test_the_order_of_batches_is_that_of_run_and_epoch() -> None:
     ids = np.arange(50)
-    first = shuffled(ids, Run(8971, 2), 0)
+    first = shuffled(ids, Fold(8971, 2), 0)
     assert sorted(first) == list(range(50))
-    assert first.tolist() == shuffled(ids, Run(8971, 2), 0).tolist()
-    others = [shuffled(ids, run, epoch) for run, epoch in ((Run(8971, 2), 1), (Run(8971, 3), 0), (Run(85688, 2), 0))]
+    assert first.tolist() == shuffled(ids, Fold(8971, 2), 0).tolist()
+    others = [shuffled(ids, run, epoch) for run, epoch in ((Fold(8971, 2), 1), (Fold(8971, 3), 0), (Fold(85688, 2), 0))]
     assert all(first.tolist() != other.tolist() for other in others)
 
 
@@ -55,4 +55,4 @@ def test_the_order_of_batches_is_that_of_run_and_epoch() -> None:
 )
 def test_errors(graphs: int, fold: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        split(graphs, Run(1, fold))
+        split(graphs, Fold(1, fold))

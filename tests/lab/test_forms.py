@@ -7,22 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from gnpool.lab import PRESETS, TABLES, Preset
-from gnpool.lab.catalog import table_estimates
-from gnpool.lab.crystallised import crystallised, validation_of
-from gnpool.lab.forms import candidates, chosen, form_of, in_form, trained
-from gnpool.lab.grids import GRIDS, Grid
-from gnpool.lab.memory import needed_megabytes
+from gnpool.lab import PRESETS, TABLES, Cell, Preset, Scope, Table, table_results
 from gnpool.lab.recipes import Exam, Recipe
-from gnpool.lab.results import table_results
-from gnpool.lab.runner import Runner
-from gnpool.lab.stored import models_of, read_stored, stored, stored_models
-from gnpool.lab.tables import Cell, Table, graph_fixed, graph_gnp, graph_other, node, set_model
+from gnpool.lab.recipes.cost import training_megabytes
+from gnpool.lab.recipes.crystallised import crystallised, validation_of
+from gnpool.lab.recipes.forms import candidates, chosen, form_of, in_form, trained
+from gnpool.lab.recipes.grids import GRIDS, Grid
+from gnpool.lab.recipes.models import graph_fixed, graph_gnp, graph_other, node, set_model
+from gnpool.lab.recipes.stored import models_of, read_stored, stored, stored_models
+from gnpool.lab.running.memory import needed_megabytes
 from gnpool.models import GraphNet
 from gnpool.store import Record, Store
 from gnpool.training import Setting
+from tests.lab.shared import estimate, run_tables
 
 PAPER = PRESETS["paper"]
 TINY = replace(PRESETS["smoke"], whole_grid=True)  # it searches, among one setting
@@ -64,8 +62,7 @@ def test_a_preset_without_a_search_has_one_form(preset: str) -> None:
 
 
 def test_cost_counts_both_forms() -> None:
-    found = table_estimates([TABLES["exp_graph_harmonic"], TABLES["node_a"]], PAPER, "cpu")
-    graphs, nodes = found["exp_graph_harmonic"], found["node_a"]
+    graphs, nodes = (estimate(TABLES[name], PAPER, "cpu") for name in ("exp_graph_harmonic", "node_a"))
     assert graphs.trainings == 2 * 19 + 1  # SAGPool has one form
     assert (
         graphs.runs == 2 * (17 * 24 + 2 * 24 + 24) * 5 + 24 * 5
@@ -79,7 +76,7 @@ def table(*recipes: Recipe) -> Table:
 
 
 def run(store: Store, *recipes: Recipe, preset: Preset = TINY, **options: Any) -> dict[str, Any]:
-    Runner(store, preset, torch.device("cpu"), jobs=1, **options).run([table(*recipes)])
+    run_tables(store, preset, [table(*recipes)], jobs=1, **options)
     return table_results(table(*recipes), store, preset)
 
 
@@ -196,7 +193,7 @@ def test_a_cell_is_done_when_both_forms_are(store: Store, tmp_path: Path) -> Non
     half.put(first.key, scores=first.record.scores, tensors=first.record.tensors, meta=first.record.meta)
     run(half, GNP, train=False)
     for held, trainings, cells in ((half, 1, 0), (store, 2, len(EXAMS))):
-        found = table_estimates([table(GNP)], TINY, "cpu", store=held)["forms"]
+        found = estimate(table(GNP), TINY, "cpu", store=held)
         assert (found.done, found.cells_done) == (trainings, cells)
         assert (found.minutes_left == 0) == (held is store)
 
@@ -216,11 +213,13 @@ def test_reading_of_crystallised_models_is_that_of_what_they_were_made_from(stor
 
 
 def test_memory_counts_both_forms() -> None:
-    two = [table(GNP)]
-    alone, both, more = (needed_megabytes(two, TINY, jobs) for jobs in (1, 2, 3))
+    recipes = candidates(GNP, TINY)
+    two = [training_megabytes(one, TINY) for one in recipes]
+    alone, both, more = (needed_megabytes(two, jobs) for jobs in (1, 2, 3))
     assert both == pytest.approx(2 * alone)
     assert more == both  # there are no more trainings
-    assert needed_megabytes(two, PRESETS["quick"], 2) == needed_megabytes(two, PRESETS["quick"], 1)
+    assert len(table(GNP).megabytes(Scope("paper"))) == 2
+    assert len(table(GNP).megabytes(Scope("quick"))) == 1
 
 
 def test_forms_that_were_searched_in_different_ways(store: Store, tmp_path: Path) -> None:

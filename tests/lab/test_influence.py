@@ -5,18 +5,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from gnpool.lab.influence import (
+from gnpool.lab import Runner, Scope
+from gnpool.lab.influence.jobs import influence_jobs
+from gnpool.lab.influence.lessons import (
     AMOUNTS,
-    IM_MONSTOR,
     TARGETS,
     Choice,
     InfluenceAmount,
-    Training,
-    influence_amount,
+    Lesson,
+    amount_of,
+    choices_of,
+    lessons,
     read_graph,
 )
-from gnpool.lab.influence_results import difference, influence_estimate, influence_results
-from gnpool.lab.influence_runner import InfluenceRunner, choices_of, trainings
+from gnpool.lab.influence.results import difference, influence_estimate, influence_results
+from gnpool.lab.influence.tables import IM_MONSTOR
 from gnpool.store import Record, Store
 
 DATA = Path(os.environ.get("GNPOOL_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
@@ -32,23 +35,23 @@ def _data(monkeypatch):
 
 
 def test_targets_learn_from_the_two_others():
-    training = Training("Extended", "GNP", 0)
+    training = Lesson("Extended", "GNP", 0)
     graphs = {graph for graph, _ in training.sources}
     assert (graphs, len(training.sources)) == ({"Celebrity", "WannaCry"}, 6)
     assert training.stacked == {"BT": 3, "JI": 2, "LP": 5}
-    assert Training("Celebrity", "GNP", 0).stacked == {"BT": 5, "JI": 2, "LP": 7}
+    assert Lesson("Celebrity", "GNP", 0).stacked == {"BT": 5, "JI": 2, "LP": 7}
 
 
 def test_work_goes_run_by_run():
-    order = [(t.run, t.target) for t in trainings(AMOUNTS["paper"])]
+    order = [(t.run, t.target) for t in lessons(AMOUNTS["paper"])]
     assert order == [(run, target) for run in range(3) for target in TARGETS for _ in range(3)]
 
 
 def test_keys_depend_on_what_results_depend_on():
     paper, more = AMOUNTS["paper"], InfluenceAmount("paper", sets=101)
-    training, degree = Training("Extended", "GNP", 0), Choice("Extended", "BT", "degree", 0)
+    training, degree = Lesson("Extended", "GNP", 0), Choice("Extended", "BT", "degree", 0)
     assert training.key(paper) != training.key(more)
-    assert training.key(paper) == training.key(influence_amount("paper", 1))
+    assert training.key(paper) == training.key(amount_of(Scope("paper", seeds=1)))
     assert degree.key(paper) == degree.key(more)
     assert choices_of(training)[0].key(paper) != choices_of(training)[0].key(more)
 
@@ -56,9 +59,9 @@ def test_keys_depend_on_what_results_depend_on():
 def test_reductions_are_told():
     assert InfluenceAmount("paper").notes == ""
     assert "100 instead of 2,000 seed sets" in AMOUNTS["paper"].notes
-    assert "1 instead of 3 runs" in influence_amount("paper", 1).notes
+    assert "1 instead of 3 runs" in amount_of(Scope("paper", seeds=1)).notes
     with pytest.raises(ValueError, match="'seeds' must be at least 1, got 0"):
-        influence_amount("paper", 0)
+        amount_of(Scope("paper", seeds=0))
 
 
 def test_every_published_cell_is_in_the_table():
@@ -94,7 +97,7 @@ def test_graph_of_the_study():
 @needs_data
 def test_smoke(tmp_path):
     store, amount, events = Store(tmp_path), AMOUNTS["smoke"], []
-    InfluenceRunner(store, amount, torch.device("cpu"), on_event=events.append).run()
+    Runner(store, torch.device("cpu"), on_event=events.append).run(influence_jobs(amount, store))
     table = influence_results(IM_MONSTOR, store, amount)
     done = {(cell["row"], cell["column"]): cell for cell in table["cells"] if cell["ours"]}
     rows = ("max", "sum", "GNP", "simulated", "degree", "random")
@@ -117,5 +120,5 @@ def test_smoke(tmp_path):
     assert record.scores["curve"][-1]["influence"] == record.scores["influence"]
 
     before = len(events)
-    InfluenceRunner(store, amount, torch.device("cpu"), on_event=events.append).run()
+    Runner(store, torch.device("cpu"), on_event=events.append).run(influence_jobs(amount, store))
     assert len(events) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,11 @@ import torch
 from typer.testing import CliRunner
 
 from gnpool.cli import app
-from gnpool.lab import PRESETS, reproduce
-from gnpool.lab import memory as memory_module
-from gnpool.lab.memory import BASE, RUN, check_memory, needed_megabytes, training_megabytes
+from gnpool.lab import PRESETS, TABLES, Scope, reproduce
 from gnpool.lab.plan import plan
-from gnpool.lab.tables import TABLES
+from gnpool.lab.recipes.cost import RUN, training_megabytes
+from gnpool.lab.running import memory as memory_module
+from gnpool.lab.running.memory import BASE, memory_problem, needed_megabytes
 from tests.lab.shared import SMALL
 
 PAPER, CPU = PRESETS["paper"], torch.device("cpu")
@@ -29,11 +30,15 @@ def test_memory_of_a_training() -> None:
     recipe = TABLES[SMALL].recipes[0]  # 24 settings, 5 seeds, 5,000 graphs
     assert training_megabytes(recipe, PAPER) == pytest.approx(BASE + 5000 * 0.03 + 120 * RUN["graph gnp"])
     assert training_megabytes(recipe, PRESETS["smoke"]) == pytest.approx(BASE + 32 * 0.03 + 2 * RUN["graph gnp"])
-    one, two = (needed_megabytes([TABLES[SMALL]], PAPER, jobs) for jobs in (1, 2))
+    one, two = (needed_megabytes(TABLES[SMALL].megabytes(Scope("paper")), jobs) for jobs in (1, 2))
     assert two == pytest.approx(2 * one)
-    four = needed_megabytes([TABLES[SMALL]], PAPER, 4)
-    assert needed_megabytes([TABLES[SMALL]], PAPER, 9) == four == pytest.approx(2 * two)  # two models, in both forms
-    assert needed_megabytes([TABLES[SMALL]], PAPER, 9, processes=False) == four - 3 * BASE  # threads share the program
+    four = needed_megabytes(TABLES[SMALL].megabytes(Scope("paper")), 4)
+    assert (
+        needed_megabytes(TABLES[SMALL].megabytes(Scope("paper")), 9) == four == pytest.approx(2 * two)
+    )  # two models, in both forms
+    assert (
+        needed_megabytes(TABLES[SMALL].megabytes(Scope("paper")), 9, processes=False) == four - 3 * BASE
+    )  # threads share the program
 
 
 def test_every_network_has_its_size() -> None:
@@ -41,19 +46,21 @@ def test_every_network_has_its_size() -> None:
 
 
 def test_the_largest_that_fits_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    demo = [TABLES["demo"]]
-    room = needed_megabytes(demo, PAPER, 3) + 1
+    demo = TABLES["demo"].megabytes(Scope("paper"))
+    room = needed_megabytes(demo, 3) + 1
     monkeypatch.setattr(memory_module, "machine_megabytes", lambda: room)
-    check_memory(demo, PAPER, CPU, 3)
-    with pytest.raises(ValueError, match=r"'jobs': 8 side by side need about .* GB of memory, .*; use --jobs 3"):
-        check_memory(demo, PAPER, CPU, 8)
-    check_memory(demo, PAPER, torch.device("cuda"), 8)
+    assert memory_problem(demo, CPU, 3) is None
+    problem = memory_problem(demo, CPU, 8)
+    assert problem is not None
+    assert re.fullmatch(r"'jobs': 8 side by side need about .* GB of memory, .*; use --jobs 3", problem)
+    assert memory_problem(demo, torch.device("cuda"), 8) is None
     with pytest.raises(ValueError, match="use --jobs 3"):
         reproduce(["demo"], tmp_path / "new", preset="paper", jobs=8, device="cpu", processes=True)
     assert not (tmp_path / "new").exists()
     monkeypatch.setattr(memory_module, "machine_megabytes", lambda: 300.0)
-    with pytest.raises(ValueError, match="use --preset quick, or --engine ray with larger machines"):
-        check_memory(demo, PAPER, CPU, 2)
+    problem = memory_problem(demo, CPU, 2)
+    assert problem is not None
+    assert problem.endswith("use --preset quick, or --engine ray with larger machines")
 
 
 def test_dry_run_writes_nothing(tmp_path: Path) -> None:

@@ -12,13 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gnpool.cli import app
-from gnpool.cli.report import stored_tables
+from gnpool.lab import TABLES, reproduce
 from gnpool.lab import record as lab_record
-from gnpool.lab import reproduce
-from gnpool.lab.presets import get_preset
+from gnpool.lab.recipes.presets import get_preset
 from gnpool.lab.record import HELD, place, published_places, record
 from gnpool.lab.results import verdict
-from gnpool.lab.tables import TABLES
+from gnpool.lab.stored import stored_tables
 from gnpool.report.blocks import fill
 from gnpool.report.record import counts_block, form_block, record_blocks, spread_block
 from gnpool.report.verdicts import WORDS, by_kind, count

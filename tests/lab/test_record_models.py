@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from gnpool.cli import app
 from gnpool.lab import get_preset
-from gnpool.lab.crystallised import crystallised
-from gnpool.lab.stored import models_of, stored
+from gnpool.lab.recipes.crystallised import crystallised
+from gnpool.lab.recipes.stored import models_of, stored
 from gnpool.models import load_model
 from gnpool.store import Store
 from gnpool.tasks import get_task

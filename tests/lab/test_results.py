@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gnpool.lab import PRESETS, TABLES, verdict
-from gnpool.lab.results import is_gnp, summary, table_results
-from gnpool.lab.training import CRITERIA
+from gnpool.lab.recipes.results import is_gnp, summary, table_results
+from gnpool.lab.recipes.training import CRITERIA
 from gnpool.store import Store
 
 

@@ -14,17 +14,14 @@ import pytest
 import torch
 
 from gnpool.engine import choose_device
-from gnpool.lab import PRESETS, Event, Runner, reproduce
-from gnpool.lab.tables import TABLES
+from gnpool.lab import PRESETS, TABLES, Event, reproduce
+from gnpool.lab.recipes.grids import GRIDS
 from gnpool.store import Damage, Store, StoreError
 from gnpool.store import store as store_module
-from tests.lab.shared import SMALL, program, read, smoke_results, timeless
+from tests.faults.helpers import undisturbed as expected
+from tests.lab.shared import SMALL, program, run_tables, timeless
 
 PATIENCE = 120.0  # seconds for a subprocess on a busy machine
-
-
-def expected() -> dict[str, object]:
-    return timeless(smoke_results()[SMALL])
 
 
 def run(folder: Path, **options: object) -> dict[str, object]:
@@ -94,10 +91,10 @@ def test_search(tmp_path: Path, search: str) -> None:
     two = recipe.space.settings[:2]
     grid = type(recipe.space)(two, two[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(__import__("gnpool.lab.recipes", fromlist=["GRIDS"]).GRIDS, recipe.grid, grid)
+        patch.setitem(GRIDS, recipe.grid, grid)
         patch.setattr(type(preset), "settings", lambda _, grid: grid.settings)
         store = Store(tmp_path)
-        Runner(store, preset, torch.device("cpu"), search=search, jobs=1).run([TABLES[SMALL]])
+        run_tables(store, preset, [TABLES[SMALL]], search=search, jobs=1)
         record = store.get(recipe.key(preset, search))
     assert record is not None
     tried = [(run["setting"]["clip"], run["seed"]) for run in record.scores["runs"]]
@@ -159,45 +156,6 @@ def test_damaged_files_are_done_again(tmp_path: Path) -> None:
     found.clear()
     assert run(tmp_path, jobs=1, on_damage=found.append) == expected()
     assert found == []
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for children in /proc")
-def test_killed_twice(tmp_path: Path) -> None:
-    for jobs, units in (("2", 1), ("1", 4)):  # with processes of their own, and without
-        with program("reproduce", SMALL, "--preset", "smoke", "--out", str(tmp_path), "--jobs", jobs) as process:
-            wait_for(lambda units=units: stored(tmp_path) >= units, process)  # type: ignore[misc]
-            children = [int(p) for p in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-            process.kill()
-        assert process.returncode == -signal.SIGKILL
-        assert not (tmp_path / "results.json").exists()
-        begin = time.monotonic()
-        while any(map(alive, children)):
-            assert time.monotonic() - begin < PATIENCE
-            time.sleep(0.05)
-    before = stored(tmp_path)
-    assert before >= 4
-    assert run(tmp_path, jobs=1) == expected()
-    assert timeless(read(tmp_path)["tables"][0]) == expected()
-
-
-def alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-@pytest.mark.slow
-def test_two_programs_at_once(tmp_path: Path) -> None:
-    command = ("reproduce", SMALL, "--preset", "smoke", "--out", str(tmp_path), "--jobs", "1")
-    processes = [program(*command), program(*command)]
-    for process in processes:
-        _, errors = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, errors
-        assert "Warning" not in errors
-    assert timeless(read(tmp_path)["tables"][0]) == expected()
-    assert stored(tmp_path) == 8
 
 
 @pytest.mark.slow

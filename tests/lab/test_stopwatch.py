@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gnpool.lab import reproduce
-from gnpool.lab.presets import get_preset
-from gnpool.lab.stopwatch import FILE, SAVE_SECONDS, Stopwatch
-from gnpool.lab.tables import TABLES
+from gnpool.lab import TABLES, reproduce
+from gnpool.lab.recipes.presets import get_preset
+from gnpool.lab.running.stopwatch import FILE, SAVE_SECONDS, Stopwatch
 from gnpool.store import Store
 
 
@@ -22,7 +21,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr("gnpool.lab.stopwatch.time", found)
+    monkeypatch.setattr("gnpool.lab.running.stopwatch.time", found)
     return found
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from gnpool.lab import PRESETS, TABLES, Table, get_table, register_table
-from gnpool.lab.catalog import at_hand_tables
-from gnpool.lab.forms import candidates
+from gnpool.lab import PRESETS, TABLES, Table, at_hand_tables, find_table, register_table, registry
 from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.recipes import Recipe
+from gnpool.lab.recipes.forms import candidates
 from gnpool.nn import GNPAggregation
 from gnpool.store import Store
 from tests.lab.shared import read, smoke_folder, smoke_results
@@ -154,13 +153,14 @@ def test_grids_have_the_published_number_of_settings() -> None:
 
 def test_unknown_table() -> None:
     with pytest.raises(ValueError, match="there is no table 'nope'; known are exp_graph_invsize, "):
-        get_table("nope")
+        find_table("nope")
 
 
 def test_register(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TABLES, "other", TABLES["demo"])
+    monkeypatch.setattr(registry, "_OWN", {})
+    with pytest.raises(ValueError, match="there is a table 'graphcl_a' already"):
+        register_table(Table("graphcl_a", "", "MAPE", ()))
+    mine = register_table(Table("other", "", "MAPE", ()))
+    assert find_table("other") is mine
     with pytest.raises(ValueError, match="there is a table 'other' already"):
         register_table(Table("other", "", "MAPE", ()))
-    monkeypatch.delitem(TABLES, "other")
-    mine = register_table(Table("other", "", "MAPE", ()))
-    assert get_table("other") is mine

@@ -42,11 +42,33 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _load(modules: list[str]) -> list[str]:
+    if modules:
+        from gnpool.engine.loaded import load
+
+        try:
+            load(modules)
+        except ModuleNotFoundError as error:
+            if error.name is None or not any(f"{name}.".startswith(f"{error.name}.") for name in modules):
+                raise  # of an import in the module
+            raise typer.BadParameter(f"there is no module {error.name!r} here or on PYTHONPATH") from None
+    return modules
+
+
 @app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and leave.", callback=_version, is_eager=True)
     ] = False,
+    load: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE",
+            callback=_load,
+            help="Import package.module first, so that the tasks, poolings and tables it registers are known; may be "
+            "given several times.",
+        ),
+    ] = None,
 ) -> None:
     """Take the options that stand before the name of a command."""
 

@@ -107,9 +107,9 @@ def _read_cell(
     folder: Path, table: str, row: str, column: str | None, seed: int, preset: str
 ) -> tuple[Reading, Curves, dict[str, Any] | None, str | None]:
     from gnpool.lab import get_preset
-    from gnpool.lab.forms import form_of, trained
-    from gnpool.lab.stored import find_cell, read_stored, stored
-    from gnpool.lab.training import SEARCHES
+    from gnpool.lab.recipes.forms import form_of, trained
+    from gnpool.lab.recipes.stored import find_cell, read_stored, stored
+    from gnpool.lab.table import SEARCHES
     from gnpool.store import Store
 
     store, amount = Store(folder, create=False), get_preset(preset)

@@ -13,9 +13,7 @@ from gnpool.cli.inputs import bad_input, output_file, stored_in
 from gnpool.cli.output import say, show_json
 
 if TYPE_CHECKING:
-    from gnpool.lab.catalog import AnyTable
     from gnpool.report import Study
-    from gnpool.store import Store
 
 EPILOG = "Example: gnpool report results/quick -o report.html"
 PAGE = "report.html"
@@ -76,6 +74,7 @@ def report(
             raise typer.BadParameter("it fills files and nothing else", param_hint="'--fill'")
         fill_files(folder, fill, check=check, json=json)
         return
+    from gnpool.lab.stored import filled, stored_tables
     from gnpool.report import answer_of, page, read_study
     from gnpool.report import markdown as as_markdown
     from gnpool.store.files import write
@@ -88,7 +87,7 @@ def report(
         study = dataclasses.replace(study, tables=stored_tables(folder) or study.tables)
     elif study.fit is None:  # results.json has the tables of the last run; earlier ones have left their scores
         known = {one["table"] for one in study.tables}
-        done = [one for one in stored_tables(folder) if one["table"] not in known and _filled(one) == len(one["cells"])]
+        done = [one for one in stored_tables(folder) if one["table"] not in known and filled(one) == len(one["cells"])]
         study = dataclasses.replace(study, tables=[*study.tables, *done])
     if table:
         study = dataclasses.replace(study, tables=_chosen(study, table))
@@ -148,47 +147,6 @@ def _chosen(study: Study, names: list[str]) -> list[dict[str, Any]]:
                 f"there is no table {name!r} in it; there are {', '.join(tables)}", param_hint="'--table'"
             )
     return [tables[name] for name in dict.fromkeys(names)]
-
-
-def stored_tables(folder: Path) -> list[dict[str, Any]]:
-    """What results.json would hold by now: every table of the lab of which the store has a cell."""
-    if not (folder / "units").is_dir():
-        return []
-    from gnpool.lab import PRESETS, all_tables
-    from gnpool.store import Store
-
-    store = Store(folder, create=False)
-    used = {str(record.key.get("preset") or record.meta.get("preset")) for record in store.records()}
-    presets = [name for name in PRESETS if any(one == name or one.startswith(f"{name}-") for one in used)]
-    found = []
-    for table in all_tables().values():
-        best = max((_results(table, store, preset) for preset in presets), key=_filled, default=None)
-        if best is not None and _filled(best):
-            found.append(best)
-    return found
-
-
-def _results(table: AnyTable, store: Store, preset: str) -> dict[str, Any]:
-    """A table from what a store holds, in whatever way its settings were searched."""
-    from gnpool.lab.catalog import StatisticsTable, recipe_results
-    from gnpool.lab.classify import ClassificationTable, get_amount
-    from gnpool.lab.classify_results import classification_results
-    from gnpool.lab.influence import InfluenceTable, influence_amount
-    from gnpool.lab.influence_results import influence_results
-    from gnpool.lab.presets import get_preset
-    from gnpool.lab.training import SEARCHES
-
-    if isinstance(table, ClassificationTable):
-        return classification_results(table, store, get_amount(preset))
-    if isinstance(table, InfluenceTable):
-        return influence_results(table, store, influence_amount(preset))
-    if isinstance(table, StatisticsTable):
-        return table.results(store, preset)
-    return recipe_results(table, store, get_preset(preset), *SEARCHES)
-
-
-def _filled(table: dict[str, Any]) -> int:
-    return sum(cell["ours"] is not None for cell in table["cells"])
 
 
 def _summary(study: Study) -> dict[str, Any]:

@@ -169,9 +169,9 @@ def run_with_progress(names: Sequence[str], folder: Path, **options: Any) -> dic
 
 def choose(names: Sequence[str]) -> list[str]:
     """The names of tables, checked; ``all`` stands for every one whose data is at hand."""
-    from gnpool.lab import all_tables, at_hand_tables
+    from gnpool.lab.registry import at_hand_tables, table_names
 
-    known = all_tables()
+    known = table_names()
     chosen: list[str] = []
     for name in names:
         if name != ALL and name not in known:
@@ -189,14 +189,14 @@ def default_folder(preset: str) -> Path:
 
 def show_result(table: dict[str, Any]) -> None:
     """Print a table of results.json, how it compares with the paper, and what was reduced."""
-    from gnpool.report import grids, run_so_far, verdict_counts
+    from gnpool.report import grids, pair_lines, run_so_far, verdict_counts
 
     for grid in grids(table):
         show_lines(grid.title, grid.head, grid.rows)
     counts = verdict_counts(table)
     if counts:
         say(counts)
-    for line in _pairs(table):
+    for line in pair_lines(table.get("pairs", [])):
         say(line)
     meta = table["meta"]
     seeds = f"{len(meta['seeds'])} seeds" if len(meta["seeds"]) > 1 else "1 seed"
@@ -204,13 +204,6 @@ def show_result(table: dict[str, Any]) -> None:
     for line in filter(None, [meta["notes"] and f"Reduced. {meta['notes']}", run_so_far(table)]):
         say(line)
     say()
-
-
-def _pairs(table: dict[str, Any]) -> list[str]:
-    """Differences of models that were trained on the same folds, run by run."""
-    from gnpool.lab.classify_results import pair_lines
-
-    return pair_lines(table.get("pairs", []))
 
 
 def show_lines(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -28,16 +28,18 @@ def tables(
     are done, their times correct it. Tables share models, so several cost less than their sum.
     """
     from gnpool.engine import choose_device
-    from gnpool.lab import Table, all_tables, get_preset, table_estimates
-    from gnpool.lab.runner import default_jobs
+    from gnpool.lab import Scope, all_tables
+    from gnpool.lab.plan import minutes_together
+    from gnpool.lab.running.runner import default_jobs
+    from gnpool.lab.table import Machine
     from gnpool.store import Store
 
-    place = choose_device(device)
+    place, scope = choose_device(device), Scope(preset)
     folder = default_folder(preset) if out is None else out
     store = Store(folder, create=False) if folder.exists() else None
-    jobs = default_jobs(place)
+    machine = Machine(place.type, default_jobs(place))
     known = all_tables()
-    found = table_estimates(list(known.values()), get_preset(preset), place.type, store=store, jobs=jobs)
+    found = {name: table.estimate(scope, store, machine) for name, table in known.items()}
     if json:
         show_json(
             [
@@ -52,7 +54,7 @@ def tables(
         )
         return
     show_lines(
-        f"Tables and figures, {preset} preset on {place.type}, {jobs} trainings side by side",
+        f"Tables and figures, {preset} preset on {place.type}, {machine.jobs} trainings side by side",
         ["id", "title", "trainings", "runs", "minutes", "done"],
         [
             [
@@ -66,11 +68,7 @@ def tables(
             for name, one in found.items()
         ],
     )
-    trained = [table for table in known.values() if isinstance(table, Table)]
-    everything = Table("all", "", "", tuple(cell for table in trained for cell in table.cells))
-    together = table_estimates([everything], get_preset(preset), place.type, store=store, jobs=jobs)["all"]
-    others = sum(found[name].minutes_left for name, table in known.items() if not isinstance(table, Table))
-    left = _minutes(together.minutes_left + others)
+    left = _minutes(minutes_together(list(known.values()), scope, store, machine))
     say(f"Minutes are for what is missing, by estimate; all together, with shared models: {left}.")
     say(
         f"Done counts cells that {folder} holds."

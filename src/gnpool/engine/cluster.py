@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 import torch
 
 from gnpool.engine.base import ALONE, Caller, Engine, StoppedError, Unit
+from gnpool.engine.loaded import load_again
 from gnpool.engine.schedule import threads
 from gnpool.store.locks import lock
 
@@ -176,6 +177,7 @@ def compute(unit: Unit, checkpoint: Path | None, box: Any, number: int, *argumen
     """One unit, on a worker: True and its result, or False and why it failed for reasons of its own."""
     warnings.showwarning = lambda message, *_, **__: box.put.remote(None, str(message))
     try:
+        load_again()
         with _folder(checkpoint) as folder:
             return True, unit(Caller(tell=_Post(box, number), checkpoint=folder), *arguments)
     except Exception as error:  # Ray would start it again, or wrap what may not travel

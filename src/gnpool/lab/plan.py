@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from gnpool.engine import choose_device
-from gnpool.lab.catalog import check_options, find_table, table_estimates
-from gnpool.lab.cost import Estimate
-from gnpool.lab.memory import check_memory, machine_megabytes, needed_megabytes
-from gnpool.lab.presets import get_preset
-from gnpool.lab.runner import default_jobs
-from gnpool.lab.tables import Table
+from gnpool.lab.registry import find_table
+from gnpool.lab.reproduction import families
+from gnpool.lab.running.memory import machine_megabytes, memory_problem, needed_megabytes
+from gnpool.lab.running.runner import default_jobs
+from gnpool.lab.table import AnyTable, Estimate, Machine, Scope, check_options
 from gnpool.store import Store
 
 
@@ -66,30 +65,26 @@ def plan(
     Without ``train`` or ``test``, what the run leaves out is not counted. What it would refuse is refused here, too.
     """
     chosen = [find_table(name) for name in dict.fromkeys(names)]
-    check_options(chosen, seeds=seeds, folds=folds, data_seed=data_seed, train=train, test=test)
-    amount, place = get_preset(preset, data_seed), choose_device(device)
-    side = jobs or default_jobs(place)
+    asked = None if datasets is None else tuple(datasets)
+    scope = Scope(preset, (search,), seeds, folds, asked, data_seed, train, test)
+    check_options(chosen, scope)
+    place = choose_device(device)
+    machine = Machine(place.type, jobs or default_jobs(place))
     store = Store(out, create=False) if Path(out).is_dir() else None
-    options: dict[str, Any] = {"store": store, "search": search, "jobs": side, "train": train, "test": test}
-    given: dict[str, Any] = {"seeds": seeds, "folds": folds, "datasets": datasets}
-    found = table_estimates(chosen, amount, place.type, **options, **given)
-    trained = [table for table in chosen if isinstance(table, Table)]
-    together = Table("together", "", "", tuple(cell for table in trained for cell in table.cells))
-    minutes = sum(found[table.id].minutes_left for table in chosen if not isinstance(table, Table))
-    if trained:
-        minutes += table_estimates([together], amount, place.type, **options)["together"].minutes_left
-    here, problem = machine_megabytes(), None
-    try:
-        check_memory(trained, amount, place, jobs)
-    except ValueError as error:
-        problem = str(error)
-    counted = place.type == "cpu" and bool(trained)
+    megabytes = [one for table in chosen for one in table.megabytes(scope)]
+    here = machine_megabytes()
     return Plan(
         device=place.type,
-        jobs=side,
-        tables=found,
-        minutes_left=minutes,
-        gigabytes=needed_megabytes(trained, amount, side) / 1024 if counted else None,
+        jobs=machine.jobs,
+        tables={table.id: table.estimate(scope, store, machine) for table in chosen},
+        minutes_left=minutes_together(chosen, scope, store, machine),
+        gigabytes=needed_megabytes(megabytes, machine.jobs) / 1024 if place.type == "cpu" and megabytes else None,
         gigabytes_here=None if here is None else here / 1024,
-        problem=problem,
+        problem=memory_problem(megabytes, place, jobs),
     )
+
+
+def minutes_together(tables: Sequence[AnyTable], scope: Scope, store: Store | None, machine: Machine) -> float:
+    """For all that is missing, models that tables share counted once."""
+    fewer = [table for family in families(tables) for table in family[0].together(family)]
+    return sum(table.estimate(scope, store, machine).minutes_left for table in fewer)

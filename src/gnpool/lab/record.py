@@ -8,18 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnpool.lab.catalog import AnyTable, StatisticsTable, all_tables, recipe_results
-from gnpool.lab.classify import ClassificationTable, get_amount
-from gnpool.lab.classify_results import classification_results
-from gnpool.lab.forms import candidates, stored_search
-from gnpool.lab.influence import InfluenceTable, influence_amount
-from gnpool.lab.influence_results import choices_for, influence_results
-from gnpool.lab.influence_runner import trainings
 from gnpool.lab.paper import paper_cells, paper_tables
-from gnpool.lab.presets import get_preset
+from gnpool.lab.registry import find_table, table_names
 from gnpool.lab.results import within
-from gnpool.lab.tables import Table
-from gnpool.lab.training import SEARCHES
+from gnpool.lab.stored import filled
+from gnpool.lab.table import SEARCHES, AnyTable, Scope
 from gnpool.store import Record, Store, keys
 
 PRESET = "paper"
@@ -64,7 +57,7 @@ def record(folder: str | Path) -> dict[str, Any]:
             for table, found in published_results(store)
         ],
         "spread": {
-            seed: [found for _, found in published_results(store, seed) if _filled(found)]
+            seed: [found for _, found in published_results(store, seed) if filled(found)]
             for seed in data_seeds(records)
             if seed
         },
@@ -82,21 +75,18 @@ def published_places() -> dict[tuple[str, str, str], dict[str, float | None]]:
     }
 
 
+def whole(data_seed: int = 0) -> Scope:
+    """All of the record, on the data of a seed."""
+    return Scope(PRESET, SEARCHES, data_seed=data_seed)
+
+
 def published_results(store: Store, data_seed: int = 0) -> Iterator[tuple[AnyTable, dict[str, Any]]]:
-    """Every table that is the paper's, whether anything of it was run or not."""
-    for name, table in all_tables().items():
-        if name not in paper_tables():
-            continue
-        if isinstance(table, Table):
-            yield table, recipe_results(table, store, get_preset(PRESET, data_seed), *SEARCHES)
-        elif data_seed:
-            continue  # its data is given
-        elif isinstance(table, ClassificationTable):
-            yield table, classification_results(table, store, get_amount(PRESET))
-        elif isinstance(table, InfluenceTable):
-            yield table, influence_results(table, store, influence_amount(PRESET))
-        else:
-            yield table, table.results(store, PRESET)
+    """Every table that is the paper's, whether anything of it was run or not; on other data those that can be."""
+    for name in table_names():
+        if name in paper_tables():
+            table = find_table(name)
+            if not data_seed or "data_seed" in table.options:
+                yield table, table.results(whole(data_seed), store)
 
 
 def data_seeds(records: Iterable[Record]) -> list[int]:
@@ -122,7 +112,7 @@ class Origins:
 
     def origin(self, table: AnyTable) -> dict[str, Any]:
         """The command that makes a table, and the commits, machines, seconds and number of the units behind it."""
-        names = dict.fromkeys(key_name(key) for key in unit_keys(table, self._store))
+        names = dict.fromkeys(key_name(key) for key in table.keys(whole(), self._store))
         found = {name: self._records[name] for name in names if name in self._records}
         commits = {str(one.meta.get("commit") or self._commits.get(place(one.key), "")) for one in found.values()}
         machines = [machine(one.meta) for one in found.values()]
@@ -134,26 +124,6 @@ class Origins:
             "commits": sorted(commits - {""}),
             "machines": sorted({words: machines.count(words) for words in machines if words}.items()),
         }
-
-
-def unit_keys(table: AnyTable, store: Store) -> Iterator[Key]:
-    """Every unit of the store that the numbers of a table are computed from."""
-    if isinstance(table, ClassificationTable):
-        amount = get_amount(PRESET)
-        yield from (study.key(amount, run) for study in table.studies for run in amount.runs)
-    elif isinstance(table, InfluenceTable):
-        whole = influence_amount(PRESET)
-        yield from (training.key(whole) for training in trainings(whole))
-        yield from (choice.key(whole) for cell in table.cells for choice in choices_for(cell, whole))
-    elif isinstance(table, StatisticsTable):
-        yield from (table.key(cell.row) for cell in table.cells)
-    else:
-        preset = get_preset(PRESET)
-        for cell in table.cells:
-            for recipe in candidates(cell.recipe, preset):
-                search = stored_search(recipe, store, preset, SEARCHES)
-                trained = recipe.key(preset, search)
-                yield from (recipe.base.key(preset, search), trained, cell.exam.key(trained, preset, recipe.spec))
 
 
 def machine(meta: Mapping[str, Any]) -> str:
@@ -200,7 +170,3 @@ def _by_deviations(cell: dict[str, Any]) -> dict[str, Any]:
     if cell["verdict"] == "matched":
         return {**cell, "strict": within({**ours, "std": None}, paper, metric)}
     return {**cell, "excused": within(ours, paper, metric)}
-
-
-def _filled(table: Mapping[str, Any]) -> bool:
-    return any(cell["ours"] is not None for cell in table["cells"])

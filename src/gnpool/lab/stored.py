@@ -1,114 +1,35 @@
-"""Models that a store holds, as modules."""
+"""What the folder of a store holds by now: tables, and models as modules."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import torch
-
-from gnpool.insight import Reading, read
-from gnpool.insight.crystallize import READ_GRAPHS
-from gnpool.lab.catalog import find_table
-from gnpool.lab.forms import Trained, chosen, trained
-from gnpool.lab.presets import Preset, get_preset
-from gnpool.lab.recipes import Exam, Recipe
-from gnpool.lab.tables import Cell, Table
-from gnpool.lab.training import SEARCHES, chosen_models
+from gnpool.lab.recipes.presets import PRESETS
+from gnpool.lab.recipes.stored import stored_model
+from gnpool.lab.registry import all_tables
+from gnpool.lab.table import SEARCHES, AnyTable, Scope
 from gnpool.store import Store
 
-
-def stored(store: Store, recipe: Recipe, preset: Preset, search: str | None = None, criterion: str = "loss") -> Trained:
-    """What the store has of a recipe, in the form of the network that validation prefers: what the record shows.
-
-    ``search`` is how its setting was found. (default: the first of :obj:`SEARCHES` by which the store has it)
-    """
-    found = trained(recipe, store, preset, SEARCHES if search is None else (search,))
-    if not found:
-        by = "" if search is None else f", search {search}"
-        raise ValueError(
-            f"{store.root} has no {recipe.model} for {recipe.task} (preset {preset.name}{by}); "
-            f"'gnpool reproduce' trains it"
-        )
-    return chosen(found, criterion)
+__all__ = ["filled", "stored_model", "stored_tables"]
 
 
-def stored_models(
-    store: Store, recipe: Recipe, preset: Preset, search: str | None = None, criterion: str = "loss"
-) -> dict[int, torch.nn.Module]:
-    """By seed, the chosen models of a recipe, learned or crystallised; a run that failed is left out."""
-    return models_of(stored(store, recipe, preset, search, criterion), criterion)
+def stored_tables(folder: Path) -> list[dict[str, Any]]:
+    """What results.json would hold by now: every table of the lab of which the store has a cell."""
+    if not (folder / "units").is_dir():
+        return []
+    store = Store(folder, create=False)
+    used = {str(record.key.get("preset") or record.meta.get("preset")) for record in store.records()}
+    presets = [name for name in PRESETS if any(one == name or one.startswith(f"{name}-") for one in used)]
+    found = [_fullest(table, store, presets) for table in all_tables().values()]
+    return [one for one in found if one is not None and filled(one)]
 
 
-def models_of(one: Trained, criterion: str = "loss") -> dict[int, torch.nn.Module]:
-    """By seed, the models that a criterion chose; a run that failed is left out."""
-    found = chosen_models(one.recipe, Exam(), one.record, criterion)
-    return {seed: model.eval() for seed, (model, _) in found.items() if model is not None}
+def filled(table: dict[str, Any]) -> int:
+    """How many cells of a table of results.json have a number."""
+    return sum(cell["ours"] is not None for cell in table["cells"])
 
 
-def stored_model(
-    store: Store | str | Path,
-    table: str,
-    row: str,
-    column: str | None = None,
-    seed: int = 0,
-    *,
-    preset: str = "paper",
-    search: str | None = None,
-    data_seed: int = 0,
-) -> torch.nn.Module:
-    """The model of one cell and seed, such as ``stored_model("results/paper", "exp_graph_harmonic", "GNP*")``.
-
-    Args:
-        store (Store or str or Path): The store, or its folder.
-        table (str): The table in which the model stands.
-        row (str): Its row.
-        column (str, optional): Where there are several. (default: the first column of the row)
-        seed (int, optional): Seed of the run. (default: ``0``)
-        preset (str, optional): How it was trained. (default: ``"paper"``)
-        search (str, optional): How its setting was chosen. (default: by the whole grid, or point by point if that is
-            all there is)
-        data_seed (int, optional): Of the data that it was trained on. (default: ``0``)
-    """
-    store = store if isinstance(store, Store) else Store(store, create=False)
-    models = stored_models(store, find_cell(table, row, column).recipe, get_preset(preset, data_seed), search)
-    if seed not in models:
-        raise ValueError(f"'seed' must be one of {', '.join(map(str, models))}, got {seed}")
-    return models[seed]
-
-
-def read_stored(
-    store: Store, recipe: Recipe, seed: int, preset: Preset, search: str | None = None
-) -> tuple[Reading, dict[str, dict[str, list[float]]]]:
-    """The reading of a learned model on validation data, and the way of its exponents through training, by layer.
-
-    Of crystallised models it is that of the learned ones that they were made from.
-    """
-    one = stored(store, recipe, preset, search).learned(store, preset)
-    models = models_of(one)
-    if seed not in models:
-        raise ValueError(f"'seed' must be one of {', '.join(map(str, models))}, got {seed}")
-    validation = recipe.batches("val", preset)
-    reading = read(models[seed], validation.cut(torch.arange(min(READ_GRAPHS, validation.count))))
-    curves: dict[str, dict[str, list[float]]] = {}
-    for name, values in sorted((one.record.tensors or {}).items()):
-        layer, _, exponent = name.removeprefix("curve/").rpartition(".")
-        if name.startswith("curve/") and exponent[:2] in ("p_", "q_"):
-            curves.setdefault(layer, {})[exponent] = values[:, list(models).index(seed)].tolist()
-    return reading, curves
-
-
-def find_cell(table: str, row: str, column: str | None = None) -> Cell:
-    """A cell by the names of its row and column; without a column the first of the row."""
-    found = find_table(table)
-    if not isinstance(found, Table):
-        raise ValueError(f"the numbers of table {table!r} come from no model that can be read")
-    cells = found.cells
-    rows = [cell for cell in cells if cell.row == row]
-    if not rows:
-        known = ", ".join(dict.fromkeys(cell.row for cell in cells))
-        raise ValueError(f"table {table!r} has no row {row!r}; its rows are {known}")
-    for cell in rows:
-        if column is None or cell.column == column:
-            return cell
-    known = ", ".join(dict.fromkeys(cell.column for cell in rows))
-    raise ValueError(f"row {row!r} of table {table!r} has no column {column!r}; its columns are {known}")
+def _fullest(table: AnyTable, store: Store, presets: list[str]) -> dict[str, Any] | None:
+    """A table by the preset of which most is there, in whatever way its settings were searched."""
+    return max((table.results(Scope(preset, SEARCHES), store) for preset in presets), key=filled, default=None)

@@ -7,7 +7,7 @@ from gnpool.models.gnp import StudyGNPAggregation
 from gnpool.models.graph_net import GraphNet
 from gnpool.models.monstor import MONSTOR
 from gnpool.models.node_net import NodeNet
-from gnpool.models.pooling import make_pooling
+from gnpool.models.pooling import make_pooling, register_pooling
 from gnpool.models.recurrent_net import RecurrentNet
 from gnpool.models.sag_classifier import SAGClassifier
 from gnpool.models.sagpool import SAGPoolNet
@@ -40,5 +40,6 @@ __all__ = [
     "load_saved",
     "make_pooling",
     "pooled_channels",
+    "register_pooling",
     "save_model",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,26 @@ def make_pooling(name: str, channels: int, **options: Any) -> Aggregation:
         takes = f"the options {kind.options}" if kind.options else "no options"
         raise TypeError(f"make_pooling: {name!r} takes {takes}, got {unknown[0]!r}")
     return kind.build(channels, **options)
+
+
+def register_pooling(name: str, build: Callable[..., Aggregation], options: Sequence[str] = ()) -> None:
+    """Make a pooling of your own known by name, wherever a network takes the name of a pooling.
+
+    Args:
+        name (str): Its name.
+        build (callable): ``build(channels, **options)`` makes the aggregation.
+        options (Sequence[str], optional): Names of the options that it takes. (default: none)
+
+    Example:
+        >>> from torch_geometric.nn.aggr import MedianAggregation
+        >>> from gnpool.models import make_pooling, register_pooling
+        >>> register_pooling("middle", lambda channels: MedianAggregation())
+        >>> make_pooling("middle", 32)
+        MedianAggregation()
+    """
+    if name in POOLINGS:
+        raise ValueError(f"there is a pooling {name!r} already; give 'name' another value")
+    POOLINGS[name] = Kind(build, tuple(options))
 
 
 def _gnp(channels: int, **options: Any) -> GNPAggregation:

@@ -1,7 +1,7 @@
 """Tables, figures and the page, from stored results alone."""
 
 from gnpool.report.answer import Answer, answer
-from gnpool.report.grids import Grid, grids, number, run_so_far, verdict_counts
+from gnpool.report.grids import TextGrid, grids, number, pair_lines, run_so_far, verdict_counts
 from gnpool.report.interval import bootstrap
 from gnpool.report.markdown_tables import markdown
 from gnpool.report.page import answer_of, page
@@ -13,8 +13,8 @@ from gnpool.report.verdicts import count as count_verdicts
 __all__ = [
     "Answer",
     "Counts",
-    "Grid",
     "Study",
+    "TextGrid",
     "Training",
     "answer",
     "answer_of",
@@ -25,6 +25,7 @@ __all__ = [
     "markdown",
     "number",
     "page",
+    "pair_lines",
     "read_study",
     "run_so_far",
     "verdict_counts",

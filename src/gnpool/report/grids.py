@@ -17,7 +17,7 @@ Place = tuple[str, str, Result]  # row, column and cell of a grid
 
 
 @dataclass(frozen=True)
-class Grid:
+class TextGrid:
     """Text in rows and columns. The second column says what a line holds: ours, the paper's or the verdict.
 
     Args:
@@ -31,7 +31,7 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
 
 
-def grids(table: Result) -> list[Grid]:
+def grids(table: Result) -> list[TextGrid]:
     r"""A table of results as one grid or two, at most 120 characters wide.
 
     Example:
@@ -98,7 +98,7 @@ def run_so_far(table: Result) -> str:
     return f"Run so far: {'; '.join(found)}." if found else ""
 
 
-def _fitting(places: Sequence[Place]) -> list[Grid]:
+def _fitting(places: Sequence[Place]) -> list[TextGrid]:
     """Places as grids that are not too wide."""
     for wide in (True, False):
         grid = _grid(places, wide)
@@ -112,13 +112,13 @@ def _fitting(places: Sequence[Place]) -> list[Grid]:
     return [grid for half in halves for grid in _fitting(half)]
 
 
-def _width(grid: Grid) -> int:
+def _width(grid: TextGrid) -> int:
     """Characters of a line, with what is drawn between columns."""
     columns = zip(grid.head, *grid.rows, strict=True)
     return 1 + sum(3 + max(len(line) for cell in column for line in cell.split("\n")) for column in columns)
 
 
-def _grid(places: Sequence[Place], wide: bool) -> Grid:
+def _grid(places: Sequence[Place], wide: bool) -> TextGrid:
     rows = list(dict.fromkeys(row for row, _, _ in places))
     columns = list(dict.fromkeys(column for _, column, _ in places))
     cell_at = {(row, column): cell for row, column, cell in places}
@@ -128,7 +128,7 @@ def _grid(places: Sequence[Place], wide: bool) -> Grid:
         compared = any(cell is not None and cell["paper"] is not None for cell in cells)
         label = "ours\npaper\n" if compared else "ours"
         lines.append((row, label, *(_cell(cell, compared, wide) for cell in cells)))
-    return Grid("", ("", "", *(re.sub(r"(/)|(?=\()", r"\1\n", column) for column in columns)), tuple(lines))
+    return TextGrid("", ("", "", *(re.sub(r"(/)|(?=\()", r"\1\n", column) for column in columns)), tuple(lines))
 
 
 def _cell(cell: Result | None, compared: bool, wide: bool) -> str:
@@ -152,7 +152,7 @@ def _value(value: Result, digits: int, wide: bool) -> str:
     return f"{text} ({failed} failed)" if failed else text
 
 
-def _exponents(title: str, cells: Sequence[Result]) -> Grid:
+def _exponents(title: str, cells: Sequence[Result]) -> TextGrid:
     """The last values of p and q, mean and range over runs, in place of errors."""
     names = list(dict.fromkeys(name for cell in cells for name in cell.get("curves") or {}))
     rows = []
@@ -160,7 +160,7 @@ def _exponents(title: str, cells: Sequence[Result]) -> Grid:
         curves = cell.get("curves") or {}
         values = ["-" if name not in curves else _last(curves[name]) for name in names]
         rows.append((f"{cell['row']}, {cell['column']}", "mean\nrange", *values))
-    return Grid(f"{title}, at the end of training", ("", "", *names), tuple(rows))
+    return TextGrid(f"{title}, at the end of training", ("", "", *names), tuple(rows))
 
 
 def _last(curve: Sequence[Sequence[float | None]]) -> str:
@@ -169,3 +169,17 @@ def _last(curve: Sequence[Sequence[float | None]]) -> str:
         return "-"
     low, high = min(values), max(values)
     return f"{number(sum(values) / len(values), 2)}\n{number(low, 2)} to {number(high, 2)}"
+
+
+def pair_lines(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Paired differences in words, in points."""
+    lines = []
+    for pair in pairs:
+        if pair["difference"] is None:
+            continue
+        text = f"{pair['column']}: {pair['second']} minus {pair['first']}: {100 * pair['difference']:+.1f} points"
+        if pair["interval"] is not None:
+            low, high = (100 * end for end in pair["interval"])
+            text += f", 95% interval {low:+.1f} to {high:+.1f}"
+        lines.append(f"{text} ({pair['pairs']} paired runs)")
+    return lines

@@ -11,7 +11,7 @@ from gnpool.tasks.set_tasks import SetTask
 from gnpool.tasks.streams import Stream
 from gnpool.tasks.structures import STRUCTURES, Structure, get_structure
 from gnpool.tasks.table import distribution_table
-from gnpool.tasks.task import SPLITS, Request, Task, get_task, register, task_names
+from gnpool.tasks.task import SPLITS, Request, Task, get_task, register, register_task, task_names
 
 __all__ = [
     "SPLITS",
@@ -37,6 +37,7 @@ __all__ = [
     "mean_nll",
     "median_ape",
     "register",
+    "register_task",
     "roc_auc",
     "squared_error",
     "task_names",

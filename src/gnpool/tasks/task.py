@@ -203,8 +203,8 @@ class Task(ABC):
 _TASKS: dict[str, Task] = {}
 
 
-def register(task: Task) -> Task:
-    """Make a task known to :func:`get_task`, and return it."""
+def register_task(task: Task) -> Task:
+    """Make a task known to :func:`get_task`, and return it; with ``gnpool --load`` the program knows it, too."""
     if task.name in _TASKS:
         raise ValueError(f"there is a task '{task.name}' already; give 'name' another value")
     for field in ("sizes", "counts"):
@@ -215,6 +215,9 @@ def register(task: Task) -> Task:
             )
     _TASKS[task.name] = task
     return task
+
+
+register = register_task  # its first name
 
 
 def get_task(name: str) -> Task:

@@ -1,0 +1,78 @@
+r"""What a cross-validation costs, good to a factor of two or three.
+
+A step of a stack of R runs takes ``base + R * nodes * each``; a run that ends by patience is taken to last
+:obj:`TYPICAL_EPOCHS`. Where runs are stored already, their seconds correct it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from gnpool.lab.classification.folds import FOLDS
+from gnpool.lab.classification.methods import Amount, Trial
+from gnpool.lab.table import Estimate, Machine
+from gnpool.store import Store
+
+if TYPE_CHECKING:
+    from gnpool.lab.classification.tables import ClassificationTable
+
+SIZES = {"D&D": (1178, 284.3), "PROTEINS": (1113, 39.1), "NCI1": (4110, 29.9)}  # graphs, mean nodes
+# Milliseconds of a step, microseconds for each node of each run, by network and pooling. CPU: one core of an AMD EPYC.
+CPU_STEP = {("sag", "original"): (3.0, 20.0), ("sag", "gnp"): (6.0, 60.0), ("asap", "original"): (8.0, 55.0),
+            ("asap", "gnp"): (14.0, 110.0)}  # fmt: skip
+GPU_STEP = {("sag", "original"): (5.0, 0.04), ("sag", "gnp"): (8.0, 0.07), ("asap", "original"): (10.0, 0.1),
+            ("asap", "gnp"): (14.0, 0.15)}  # fmt: skip
+VALIDATION = 1.05  # beside the steps
+TYPICAL_EPOCHS = 150  # of a run that ends by patience
+# Runs of a stack: as many as keep a GPU busy and fit into its memory, or the cache of a core. Rounding depends on it,
+# and nothing else.
+STACK = {"cuda": {"D&D": 10, "PROTEINS": 40, "NCI1": 40}, "cpu": {"D&D": 1, "PROTEINS": 5, "NCI1": 5}}
+
+
+def stack_size(dataset: str, kind: str) -> int:
+    """Runs of a stack on a kind of device."""
+    return STACK.get(kind, STACK["cpu"])[dataset]
+
+
+def run_seconds(trial: Trial, amount: Amount, kind: str) -> float:
+    """Seconds of one run in a full stack, on one core or a GPU."""
+    method = trial.method(amount)
+    graphs, nodes = SIZES[trial.dataset]
+    graphs = min(graphs, amount.graphs or graphs)
+    steps = math.ceil(graphs * (1 - 2 / FOLDS) / method.batch_size)
+    epochs = method.epochs if method.patience is None else min(method.epochs, TYPICAL_EPOCHS)
+    base, each = (CPU_STEP if kind == "cpu" else GPU_STEP)[method.net, str(method.options["pooling"])]
+    size = min(len(amount.runs), stack_size(trial.dataset, kind))
+    milliseconds = base / size + each * nodes * min(method.batch_size, graphs) / 1000
+    return VALIDATION * epochs * steps * milliseconds / 1000
+
+
+def classification_estimate(
+    table: ClassificationTable, amount: Amount, store: Store | None, machine: Machine
+) -> Estimate:
+    """What a table takes, and what of it is there already."""
+    trials, kind = table.wanted(amount), machine.kind
+    cost = {trial: run_seconds(trial, amount, kind) for trial in trials}
+    stored = {
+        trial: [] if store is None else [r for run in amount.runs if (r := store.get(trial.key(amount, run)))]
+        for trial in trials
+    }
+    timed = [
+        (record.meta["seconds"], cost[trial])
+        for trial, records in stored.items()
+        for record in records
+        if record.meta["device"].startswith(kind)
+    ]
+    took, expected = (sum(column) for column in zip(*timed, strict=True)) if timed else (0.0, 0.0)
+    factor = (took / expected if expected else 1.0) / (60 * (machine.jobs if kind == "cpu" else 1))
+    runs = len(amount.runs)
+    whole = [trial for trial, records in stored.items() if len(records) == runs]
+    return Estimate(
+        trainings=len(trials),
+        runs=runs * len(trials),
+        done=len(whole),
+        minutes=factor * sum(runs * seconds for seconds in cost.values()),
+        minutes_left=factor * sum((runs - len(stored[trial])) * seconds for trial, seconds in cost.items()),
+        cells_done=sum(cell.trial in whole for cell in table.cells),
+    )

@@ -1,0 +1,143 @@
+"""Accuracies and their differences, computed from the raw scores of the store."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gnpool.lab.classification.folds import FOLDS, SEEDS, Fold
+from gnpool.lab.classification.methods import Amount, Trial
+from gnpool.lab.results import DATA_SEED, spread, verdict
+from gnpool.store import Record, Store
+
+if TYPE_CHECKING:
+    from gnpool.lab.classification.tables import ClassificationTable
+
+Accuracies = Mapping[Fold, float | None]  # by run; None: it failed
+CONFIDENCE = 0.95
+TEST_SHARE = 1 / (FOLDS - 2)  # test graphs for each training graph: one fold is for selection
+
+
+def classification_results(table: ClassificationTable, store: Store, amount: Amount) -> dict[str, Any]:
+    """A table as results.json holds it, with the paired differences; cells without any run have ``"ours": null``."""
+    cells, found, meta, seconds = [], {}, None, 0.0
+    for cell in table.cells:
+        records = records_of(cell.trial, store, amount)
+        accuracies = {run: record.scores["accuracy"] for run, record in records.items()}
+        found[cell.row, cell.column] = accuracies
+        paper = table.published(cell.row, cell.column)
+        entry: dict[str, Any] = {"row": cell.row, "column": cell.column, "ours": None, "paper": paper}
+        entry |= {"metric": "ACCURACY", "gnp": cell.trial.gnp}
+        if records:
+            meta = meta or next(iter(records.values())).meta
+            seconds += sum(record.meta["seconds"] for record in records.values())
+            entry["ours"] = summary(accuracies)
+            entry["setting"] = cell.trial.method(amount).setting.to_dict()
+            entry["part"] = part(accuracies, amount)
+            epochs = [record.scores["epochs"] for record in records.values()]
+            validation = [record.scores["val_accuracy"] for record in records.values()]
+            entry["epochs"] = statistics.fmean(epochs)
+            entry["validation"] = statistics.fmean(v for v in validation if math.isfinite(v)) if epochs else None
+        entry["verdict"] = verdict(entry["ours"], paper, metric="ACCURACY", gnp=cell.trial.gnp, higher=True)
+        cells.append(entry)
+    columns = list(dict.fromkeys(cell.column for cell in table.cells))
+    pairs = [
+        {"first": first, "second": second, "column": column, **paired(found[first, column], found[second, column])}
+        for first, second in table.pairs
+        for column in columns
+        if found.get((first, column)) and found.get((second, column))
+    ]
+    kept = {
+        name: value for name, value in (meta or {}).items() if name not in ("seconds", "stack", "setting", "preset")
+    }
+    return {
+        "table": table.id,
+        "title": table.title,
+        "metric": table.metric,
+        "rows_are": None,
+        "columns_are": None,
+        "cells": cells,
+        "pairs": pairs,
+        "meta": {
+            **kept,
+            "preset": amount.preset,
+            "notes": amount.notes,
+            "seed": DATA_SEED,
+            "seeds": list(SEEDS[: amount.seeds]),
+            "folds": amount.folds,
+            "seconds": round(seconds, 1),
+        },
+    }
+
+
+def records_of(trial: Trial, store: Store, amount: Amount) -> dict[Fold, Record]:
+    """The stored runs of a trial."""
+    found = {run: store.get(trial.key(amount, run)) for run in amount.runs}
+    return {run: record for run, record in found.items() if record is not None}
+
+
+def summary(accuracies: Accuracies) -> dict[str, Any]:
+    """Mean and deviation (divided by n, as ASAP does) of the means over the folds of each seed.
+
+    ``runs`` are these means, None for a seed without any run that came to an end; ``failed`` counts runs.
+    """
+    means = []
+    for seed in dict.fromkeys(run.seed for run in accuracies):
+        values = [value for run, value in accuracies.items() if run.seed == seed and value is not None]
+        means.append(statistics.fmean(values) if values else None)
+    good = [mean for mean in means if mean is not None]
+    failed = sum(value is None for value in accuracies.values())
+    return {**spread(means, failed), "std": statistics.pstdev(good) if len(good) > 1 else None}
+
+
+def part(accuracies: Accuracies, amount: Amount) -> str | None:
+    """Which part of the amount the numbers are of, in words; None if it is all of it."""
+    if len(accuracies) == len(amount.runs):
+        return None
+    seeds, folds = {run.seed for run in accuracies}, {run.fold for run in accuracies}
+    whole = "" if len(accuracies) == len(seeds) * len(folds) else f", {len(accuracies)} runs"
+    return f"{len(seeds)} of {amount.seeds} seeds, {len(folds)} of {amount.folds} folds{whole}"
+
+
+def paired(first: Accuracies, second: Accuracies) -> dict[str, Any]:
+    r"""The mean of second minus first over the runs that both have, and its interval.
+
+    Training sets of different folds overlap, so that the differences are not independent. The interval is that of the
+    corrected resampled t-test of Nadeau and Bengio (2003), whose variance is
+    :math:`(1 / n + n_{test} / n_{train}) \, s^2`.
+    """
+    differences = [
+        b - a
+        for run in first
+        if run in second
+        for a, b in [(first[run], second[run])]
+        if a is not None and b is not None
+    ]
+    count = len(differences)
+    if count == 0:
+        return {"difference": None, "interval": None, "pairs": 0}
+    mean = statistics.fmean(differences)
+    if count == 1:
+        return {"difference": mean, "interval": None, "pairs": 1}
+    half = t_quantile(count - 1) * statistics.stdev(differences) * math.sqrt(1 / count + TEST_SHARE)
+    return {"difference": mean, "interval": [mean - half, mean + half], "pairs": count}
+
+
+def t_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
+    """The two-sided quantile of Student's distribution, by Hill's series; exact for 1 and 2 degrees of freedom."""
+    p = (1 + confidence) / 2
+    if freedom == 1:
+        return math.tan(math.pi * (p - 0.5))
+    if freedom == 2:
+        return (2 * p - 1) / math.sqrt(2 * p * (1 - p))
+    z = statistics.NormalDist().inv_cdf(p)
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return math.fsum(term / freedom**k for k, term in enumerate(terms))

@@ -1,0 +1,283 @@
+"""The influence study as jobs: simulate what to learn from, train, choose seeds, and measure their influence."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from gnpool.engine import Caller, Engine
+from gnpool.influence import (
+    CascadeGraph,
+    ModelGains,
+    MonteCarloGains,
+    Part,
+    Selection,
+    degree_seeds,
+    fit_monstor,
+    influence_bound,
+    lazy_greedy,
+    make_labels,
+    random_seeds,
+    simulate,
+)
+from gnpool.lab.influence import lessons as data
+from gnpool.lab.influence.lessons import MODELS, Choice, InfluenceAmount, Lesson, baseline_choices, choices_of, lessons
+from gnpool.lab.running.job import Bench, Job, JobPart, Key
+from gnpool.lab.running.stopwatch import Stopwatch
+from gnpool.models import MONSTOR
+from gnpool.store import Record, Store
+from gnpool.training import seeded
+from gnpool.training.machine import describe_machine
+
+DATA_SEED, EVALUATION_SEED = 0, 1
+FIRST_BATCH = {"cuda": 500, "cpu": 50}  # nodes evaluated together in the first round of CELF
+MARKS = 10  # sizes at which the influence of the first seeds is measured
+
+
+@dataclass(frozen=True)
+class CascadesJob(Job):
+    """A graph with the cascades to learn from, which lessons of one run share."""
+
+    one_core: ClassVar[bool] = False
+    needed: ClassVar[bool] = True
+
+    graph: str
+    probability: str
+    amount: InfluenceAmount
+
+    @property
+    def label(self) -> str:
+        return f"{self.graph} {self.probability}"
+
+    @property
+    def key(self) -> Key:
+        return {"table": "cascades", "graph": self.graph, "probability": self.probability}  # never stored
+
+    def side_by_side(self, jobs: int, engine: Engine) -> int:
+        # On a GPU these take less time than what the host does about them; elsewhere each uses all cores.
+        return jobs if engine.device.type == "cuda" and not engine.remote else 1
+
+    def work(self, bench: Bench) -> bool:
+        self.part(bench)
+        return True
+
+    def part(self, bench: Bench) -> Part:
+        """The graph with its cascades, made by the first who asks."""
+        found: Part = bench.shared.held(self.label, lambda: self._simulated(bench))
+        return found
+
+    def _simulated(self, bench: Bench) -> Part:
+        network = data.read_graph(self.graph, "train", self.probability, self.amount.nodes)
+        on_gpu = bench.device.type == "cuda"
+        labels = make_labels(
+            network,
+            sets=self.amount.sets,
+            runs=self.amount.simulations,
+            seed=DATA_SEED,
+            device=bench.device,
+            folder=None if on_gpu else bench.store.root / "checkpoints" / "cascades",  # seconds there, minutes here
+            engine=bench.engine,
+            check=bench.check,
+        )
+        return Part.split(self.label, self.probability, network, labels)
+
+
+class _InfluenceJob(Job):
+    """What lessons and choices have in common."""
+
+    amount: InfluenceAmount
+
+    def choose(self, bench: Bench, choice: Choice, *model: Any) -> None:
+        """Choose seeds and measure them, unless the store has them."""
+        if choice.key(self.amount) in bench.store:
+            return
+        network = data.read_graph(choice.target, "test", choice.probability, self.amount.nodes)
+        work = (choice, self.amount, bench.device, bench.engine.share(network), *model)
+        scores, meta = bench.engine.call(choice_unit, *work, caller=Caller(bench.stopped))
+        bench.store.put(choice.key(self.amount), scores=scores, tensors={}, meta=self.told(meta))
+
+    def told(self, meta: Key) -> Key:
+        """Meta data, with what was reduced."""
+        return {**meta, "preset": self.amount.preset, "notes": self.amount.notes}
+
+
+@dataclass(frozen=True)
+class LessonJob(_InfluenceJob):
+    """A training, and the seeds that its models choose."""
+
+    gpu_jobs: ClassVar[int] = 3  # trainings side by side: one alone leaves most of a GPU idle
+    tells_lowest: ClassVar[bool] = False
+    stage: ClassVar[int] = 1
+
+    lesson: Lesson
+    amount: InfluenceAmount
+
+    @property
+    def label(self) -> str:
+        return self.lesson.label
+
+    @property
+    def key(self) -> Key:
+        return self.lesson.key(self.amount)
+
+    def parts(self, store: Store, kind: str) -> list[JobPart]:
+        keys = [self.key, *(choice.key(self.amount) for choice in choices_of(self.lesson))]
+        return [JobPart(all(key in store for key in keys), 1.0, "training")]
+
+    def work(self, bench: Bench) -> bool:
+        with bench.store.claim(self.key) as mine:
+            if not mine:
+                return False
+            record = bench.store.get(self.key) or self._train(bench)
+            for choice in choices_of(self.lesson):
+                self.choose(bench, choice, *model_of(record, choice))
+        bench.finish()
+        return True
+
+    def _train(self, bench: Bench) -> Record:
+        cascades = (CascadesJob(*source, self.amount).part(bench) for source in self.lesson.sources)
+        work = (self.lesson, self.amount, bench.device, *map(bench.engine.share, cascades))
+        caller = bench.caller(bench.store.checkpoint(self.key))
+        scores, tensors, meta = bench.engine.call(training_unit, *work, caller=caller)
+        bench.store.put(self.key, scores=scores, tensors=tensors, meta=self.told(meta))
+        record = bench.store.get(self.key)
+        assert record is not None
+        return record
+
+
+@dataclass(frozen=True)
+class BaselineJob(_InfluenceJob):
+    """Seeds that are chosen without a model."""
+
+    one_core: ClassVar[bool] = False
+    stage: ClassVar[int] = 2
+
+    choice: Choice
+    amount: InfluenceAmount
+
+    @property
+    def label(self) -> str:
+        return self.choice.model
+
+    @property
+    def key(self) -> Key:
+        return self.choice.key(self.amount)
+
+    def side_by_side(self, jobs: int, engine: Engine) -> int:
+        return engine.jobs(1)  # here each uses all cores
+
+    def work(self, bench: Bench) -> bool:
+        with bench.store.claim(self.key) as mine:
+            if mine:
+                self.choose(bench, self.choice)
+        return mine
+
+
+def influence_jobs(amount: InfluenceAmount, store: Store) -> list[Job]:
+    """What is missing. Lessons go run by run, and in each run target by target, so that wherever the work ends as much
+    as possible is comparable.
+    """
+    todo = [LessonJob(lesson, amount) for lesson in lessons(amount)]
+    todo = [job for job in todo if not all(part.held for part in job.parts(store, ""))]
+    sources = (source for job in todo if job.key not in store for source in job.lesson.sources)
+    late = [BaselineJob(choice, amount) for choice in baseline_choices(amount) if choice.key(amount) not in store]
+    return [*(CascadesJob(*source, amount) for source in dict.fromkeys(sources)), *todo, *late]
+
+
+def model_of(record: Record, choice: Choice) -> tuple[MONSTOR, int]:
+    """The model that a training has selected for a probability, and how often it is applied."""
+    model, prefix = seeded(lambda: MONSTOR(MODELS[choice.model]), 0), f"{choice.probability}/"
+    assert record.tensors is not None
+    weights = {n.removeprefix(prefix): v for n, v in record.tensors.items() if n.startswith(prefix)}
+    model.load_state_dict(weights)
+    return model.eval(), record.scores[choice.probability]["stacked"]
+
+
+def training_unit(
+    caller: Caller, lesson: Lesson, amount: InfluenceAmount, device: torch.device, *parts: Part
+) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
+    """Scores, tensors and meta data of a training. ``tell`` is given its share and the error so far, in percent."""
+    if device.type == "cpu":
+        torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
+    clock = Stopwatch(caller.checkpoint)
+    found = fit_monstor(
+        parts,
+        MODELS[lesson.model],
+        seed=lesson.run,
+        epochs=amount.epochs,
+        stacked=lesson.stacked,
+        device=device,
+        checkpoint=None if caller.checkpoint is None else caller.checkpoint / "training.pt",
+        progress=lambda epoch, epochs, error: caller.tell(
+            (0.98 * epoch / epochs, error if error is None else 100 * error)
+        ),
+        check=clock.around(caller.check),
+    )
+    scores, tensors = {}, dict[str, Tensor]()
+    for probability, trained in found.items():
+        names = ("stacked", "epoch", "error", "relative", "curve", "start")
+        scores[probability] = {name: getattr(trained, name) for name in names}
+        tensors |= {f"{probability}/{name}": value for name, value in trained.model.state_dict().items()}
+    return scores, tensors, {**describe_machine(device), "seconds": clock.seconds}
+
+
+def choice_unit(
+    caller: Caller,
+    choice: Choice,
+    amount: InfluenceAmount,
+    device: torch.device,
+    graph: CascadeGraph,
+    model: MONSTOR | None = None,
+    stacked: int = 1,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Choose seeds and measure them: scores and meta data."""
+    began = time.monotonic()
+    if model is None:
+        found = _baseline_seeds(choice, amount, graph)
+    else:
+        if device.type == "cpu":
+            torch.set_num_threads(1)
+        # UBLF where the series of the bound is that of the original study, CELF for LP
+        bound = None if choice.probability == "LP" else influence_bound(graph)
+        found = lazy_greedy(
+            ModelGains(model, graph, stacked, device),
+            graph.nodes,
+            amount.seeds,
+            bound=bound,
+            first_batch=FIRST_BATCH.get(device.type, 50),
+            progress=lambda done, of: caller.check(),
+        )
+    chosen = time.monotonic() - began
+    scores = _measured(graph, found, amount.evaluation, device)
+    return scores, {**describe_machine(device), "seconds": time.monotonic() - began, "seconds_of_choice": chosen}
+
+
+def _baseline_seeds(choice: Choice, amount: InfluenceAmount, graph: CascadeGraph) -> Selection:
+    if choice.model == "degree":
+        return degree_seeds(graph, amount.seeds)
+    if choice.model == "random":
+        return random_seeds(graph, amount.seeds, choice.run)
+    gains = MonteCarloGains(graph, amount.sample, choice.run)
+    return lazy_greedy(gains, graph.nodes, amount.seeds, bound=influence_bound(graph), first_batch=500)
+
+
+def _measured(graph: CascadeGraph, found: Selection, simulations: int, device: torch.device) -> dict[str, Any]:
+    """The influence of the first tenth, two tenths, ... of the seeds, in the same cascades for all models."""
+    sizes = sorted({max(1, round(len(found.seeds) * (i + 1) / MARKS)) for i in range(MARKS)})
+    sets = [found.seeds[:size] for size in sizes]
+    spread = simulate(graph, sets, simulations, seed=EVALUATION_SEED, paired=True, device=device)
+    curve = zip(sizes, spread.influence.tolist(), spread.standard_error.tolist(), strict=True)
+    return {
+        "influence": float(spread.influence[-1]),
+        "standard_error": float(spread.standard_error[-1]),
+        "simulations": simulations,
+        "estimate": found.influence if found.gains else None,
+        "evaluations": found.evaluations,
+        "violations": found.violations,
+        "seeds": found.seeds,
+        "curve": [{"seeds": k, "influence": mean, "standard_error": error} for k, mean, error in curve],
+    }

@@ -1,0 +1,200 @@
+"""Influence maximisation as data: graphs, models, and how much is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gnpool.data import parse_edge_list
+from gnpool.influence import CascadeGraph
+from gnpool.influence.labels import PUBLISHED_RUNS, PUBLISHED_SETS
+from gnpool.influence.train import PUBLISHED_EPOCHS
+from gnpool.lab.running.job import Key
+from gnpool.lab.table import Scope
+
+VARIABLE = "GNPOOL_DATA"  # a folder with monstor/graphs.zip
+TARGETS = ("Extended", "Celebrity", "WannaCry")  # in the order of work
+PROBABILITIES = ("BT", "JI", "LP")
+MODELS = {"max": "max", "sum": "sum", "GNP": "gnp"}  # row -> aggregation
+BASELINES = ("simulated", "degree", "random")  # rows that train nothing
+STACKED = {"BT": 3, "JI": 2, "LP": 5}  # models; two more for BT and LP of Celebrity
+SEEDS, RUNS = 100, 3  # seeds to choose; runs of the paper
+EVALUATION = 100_000  # simulations of the chosen seeds
+
+
+@dataclass(frozen=True)
+class InfluenceAmount:
+    """A share of the study.
+
+    Args:
+        preset (str): The preset it belongs to.
+        targets (tuple): Graphs to choose seeds on; a model trains on the two others.
+        runs (int): Trainings with different seeds.
+        sets (int): Seed sets of each of the two kinds to learn from, on each graph.
+        simulations (int): Cascades of each of them.
+        epochs (int): Of training.
+        seeds (int): To choose.
+        evaluation (int): Cascades that measure the chosen seeds.
+        sample (int): Cascades behind the row "simulated".
+        nodes (int, optional): Only so many nodes of every graph, those with the most edges.
+    """
+
+    preset: str
+    targets: tuple[str, ...] = TARGETS
+    runs: int = RUNS
+    sets: int = PUBLISHED_SETS
+    simulations: int = PUBLISHED_RUNS
+    epochs: int = PUBLISHED_EPOCHS
+    seeds: int = SEEDS
+    evaluation: int = EVALUATION
+    sample: int = 1000
+    nodes: int | None = None
+
+    @property
+    def notes(self) -> str:
+        """What was reduced, for the reader of a result."""
+        parts = [] if self.targets == TARGETS else [f"on {' and '.join(self.targets)} only"]
+        whole = InfluenceAmount("paper")
+        for name, words in (
+            ("runs", "runs"),
+            ("sets", "seed sets of each kind to learn from"),
+            ("simulations", "simulations of each"),
+            ("epochs", "epochs"),
+            ("seeds", "seeds"),
+            ("evaluation", "simulations of the chosen seeds"),
+        ):
+            if getattr(self, name) != getattr(whole, name):
+                parts.append(f"{getattr(self, name):,} instead of {getattr(whole, name):,} {words}")
+        if self.nodes is not None:
+            parts.append(f"{self.nodes} nodes of every graph: the numbers mean nothing")
+        return f"{self.preset}: {', '.join(parts)}" if parts else ""
+
+    def digest(self, *names: str) -> str:
+        """The preset and a hash of those of its numbers that a result depends on."""
+        content = {name: getattr(self, name) for name in names}
+        return f"{self.preset}-{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]}"
+
+
+LEARNED_WITH = ("sets", "simulations", "epochs", "nodes")
+CHOSEN_WITH = ("seeds", "evaluation", "nodes")
+AMOUNTS = {
+    "smoke": InfluenceAmount(
+        "smoke", ("Celebrity",), 1, sets=8, simulations=64, epochs=1, seeds=3, evaluation=640, sample=64, nodes=100
+    ),
+    "quick": InfluenceAmount("quick", ("Extended",), 1, sets=10, simulations=1000, epochs=10, evaluation=10_000),
+    # The published 2,000 sets would take twenty times as long; these are some 9,000 steps of cascades to learn from.
+    "paper": InfluenceAmount("paper", sets=100),
+}
+
+
+def amount_of(scope: Scope) -> InfluenceAmount:
+    """The amount of a preset, perhaps with another number of runs."""
+    amount = scope.of(AMOUNTS)
+    if scope.seeds is not None and scope.seeds < 1:
+        raise ValueError(f"'seeds' must be at least 1, got {scope.seeds}")
+    return amount if scope.seeds is None else dataclasses.replace(amount, runs=scope.seeds)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A model for one target: it learns from the training graphs of the two others, all probabilities together."""
+
+    target: str
+    model: str
+    run: int
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return f"{self.target}: MONSTOR with {self.model}, run {self.run}"
+
+    @property
+    def sources(self) -> list[tuple[str, str]]:
+        """Graphs and probabilities to learn from."""
+        graphs = [name for name in sorted(TARGETS) if name != self.target]
+        return [(graph, probability) for graph in graphs for probability in PROBABILITIES]
+
+    @property
+    def stacked(self) -> dict[str, int]:
+        """How often the model of each probability is applied."""
+        more = 2 if self.target == "Celebrity" else 0
+        return {name: count + (0 if name == "JI" else more) for name, count in STACKED.items()}
+
+    def key(self, amount: InfluenceAmount) -> Key:
+        """Its name in the store."""
+        preset = amount.digest(*LEARNED_WITH)
+        return {"table": "influence-training", **dataclasses.asdict(self), "preset": preset}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Seeds on one graph, chosen by a model or by a baseline, and their influence."""
+
+    target: str
+    probability: str
+    model: str
+    run: int
+
+    def key(self, amount: InfluenceAmount) -> Key:
+        """Its name in the store."""
+        names = (*CHOSEN_WITH, "sample") if self.model in BASELINES else (*LEARNED_WITH, *CHOSEN_WITH)
+        return {"table": "influence", **dataclasses.asdict(self), "preset": amount.digest(*dict.fromkeys(names))}
+
+
+def graphs_zip() -> Path | None:
+    """The archive of the graphs, if the user has named its folder."""
+    folder = os.environ.get(VARIABLE)
+    path = Path(folder) / "monstor" / "graphs.zip" if folder else None
+    return path if path is not None and path.is_file() else None
+
+
+@functools.lru_cache(maxsize=32)
+def read_graph(name: str, split: str, probability: str, nodes: int | None = None) -> CascadeGraph:
+    """A graph of the study, or what its busiest nodes make of it."""
+    archive = graphs_zip()
+    if archive is None:
+        raise OSError(
+            "the graphs of the influence study are not at hand; put graphs.zip, with the files graphs/*.txt of "
+            f"github.com/jihoonko/asonam20-monstor, into a folder 'monstor' and set {VARIABLE} to the folder above it"
+        )
+    member = f"graphs/{name}_{split}_{probability}.txt"
+    with zipfile.ZipFile(archive) as content:
+        try:
+            data = content.read(member)
+        except KeyError:
+            raise OSError(f"{archive}: there is no {member} in it") from None
+    graph = CascadeGraph.from_edge_list(parse_edge_list(data, f"{archive}:{member}"))
+    if nodes is None or nodes >= graph.nodes:
+        return graph
+    degree = graph.out_degree + np.diff(graph.in_ptr)
+    place = np.full(graph.nodes, -1)
+    place[np.argsort(-degree, kind="stable")[:nodes]] = np.arange(nodes)
+    source, target = place[graph.source], place[graph.target]
+    kept = (source >= 0) & (target >= 0)
+    return CascadeGraph(nodes, source[kept], target[kept], graph.probability[kept])
+
+
+def lessons(amount: InfluenceAmount) -> list[Lesson]:
+    """Everything that is trained, in the order of work."""
+    product = itertools.product(range(amount.runs), amount.targets, MODELS)
+    return [Lesson(target, model, run) for run, target, model in product]
+
+
+def choices_of(lesson: Lesson) -> list[Choice]:
+    """The seeds that a trained model chooses."""
+    return [Choice(lesson.target, name, lesson.model, lesson.run) for name in PROBABILITIES]
+
+
+def baseline_choices(amount: InfluenceAmount) -> list[Choice]:
+    """Seeds that are chosen without a model; of degree there is one choice only."""
+    product = itertools.product(amount.targets, PROBABILITIES, BASELINES, range(amount.runs))
+    return [Choice(t, p, model, run) for t, p, model, run in product if run == 0 or model != "degree"]

@@ -1,0 +1,193 @@
+"""The tables on real graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from gnpool.lab.paper import paper_cells, paper_tables
+from gnpool.lab.real.graphs import REAL, RealExam, statistics_of
+from gnpool.lab.recipes.crystallised import crystallised
+from gnpool.lab.recipes.models import CRYSTAL, FIXED, GRAPH_TASKS, graph_fixed, graph_gnp, graph_other
+from gnpool.lab.recipes.table import Cell, Table, published_table
+from gnpool.lab.results import spread, verdict
+from gnpool.lab.running.job import Bench, Job, Key
+from gnpool.lab.table import AnyTable, Estimate, Machine, Scope
+from gnpool.store import Store
+
+OTHERS = {"SortPooling": "SortPool", "Set2Set": "Set2Set", "SAGPool": "SAGPool"}  # as real_baselines writes them
+
+
+@dataclass(frozen=True)
+class Count(Job):
+    """Counts graphs, nodes and edges of a data set."""
+
+    dataset: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.dataset}: statistics"
+
+    @property
+    def key(self) -> Key:
+        return {"table": "real_stat", "dataset": self.dataset}
+
+    def work(self, bench: Bench) -> bool:
+        def compute(_: Path) -> tuple[Any, dict[str, Any], Key]:
+            return statistics_of(self.dataset), {}, {}
+
+        return bench.record(self.key, compute) is not None
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """One number of the statistics."""
+
+    row: str
+    column: str
+
+    @property
+    def key(self) -> Key:
+        """The unit of the store that holds it."""
+        return Count(self.row).key
+
+
+@dataclass(frozen=True)
+class StatisticsTable(AnyTable):
+    """Numbers of graphs, nodes and edges of data sets; nothing is trained."""
+
+    family: ClassVar[str] = "statistics"
+
+    id: str
+    title: str
+    metric: str
+    cells: tuple[Statistic, ...]
+
+    def data(self) -> list[str]:
+        return list(dict.fromkeys(cell.row for cell in self.cells))
+
+    def missing(self, scope: Scope, store: Store) -> set[str]:
+        return {cell.row for cell in self.cells if cell.key not in store}
+
+    def jobs(self, scope: Scope, store: Store, device: torch.device) -> list[Count]:
+        return [Count(dataset) for dataset in self.data()]
+
+    def keys(self, scope: Scope, store: Store) -> Iterator[Key]:
+        return (cell.key for cell in self.cells)
+
+    def estimate(self, scope: Scope, store: Store | None, machine: Machine) -> Estimate:
+        return Estimate(cells_done=0 if store is None else sum(cell.key in store for cell in self.cells))
+
+    def results(self, scope: Scope, store: Store) -> dict[str, Any]:
+        cells = []
+        for cell in self.cells:
+            record, paper = store.get(cell.key), self.published(cell.row, cell.column)
+            entry: dict[str, Any] = {"row": cell.row, "column": cell.column, "ours": None, "paper": paper}
+            entry |= {"metric": "COUNT", "gnp": False, "verdict": "not run"}
+            if record is not None:
+                value = record.scores[cell.column]
+                entry["ours"] = spread([value])
+                entry["verdict"] = "" if paper is None else "matched" if _rounds_to(value, paper["mean"]) else "worse"
+            cells.append(entry)
+        meta = {"preset": scope.preset, "notes": "", "seed": 0, "seeds": [0], "seconds": 0.0}
+        shown = {"table": self.id, "title": self.title, "metric": self.metric, "rows_are": None, "columns_are": None}
+        return {**shown, "cells": cells, "meta": meta}
+
+
+def _rounds_to(value: float, published: float | None) -> bool:
+    """Whether a number is the published one, to the digits that were published."""
+    digits = len(repr(published).partition(".")[2]) if isinstance(published, float) else 0
+    return published is not None and round(value, digits) == published
+
+
+@dataclass(frozen=True)
+class BaselinesTable(Table):
+    """All baselines, and in front of them those that the paper shows: the best by test error."""
+
+    def results(self, scope: Scope, store: Store) -> dict[str, Any]:
+        found = super().results(scope, store)
+        found["cells"] = with_best(found["cells"], paper_cells(self.id))
+        theirs = combination_of(self.id)
+        for cell in found["cells"]:
+            if (cell["row"], cell["column"]) in theirs:
+                cell["paper_combination"] = theirs[cell["row"], cell["column"]]
+            cell["verdict"] = verdict(cell["ours"], cell["paper"], gnp=False)
+        return found
+
+
+CHOSEN = ("ours", "setting", "validation", "search", "form")  # what a cell tells of the models behind it
+
+
+def with_best(cells: Sequence[Mapping[str, Any]], paper: Mapping[tuple[str, str], Any]) -> list[dict[str, Any]]:
+    """The rows of real_baselines that the paper shows, each the baseline of lowest test error, before all others.
+
+    ``cells`` have rows "task/model". "Best" is among all baselines of a task; for maxdegree the ideal combination is
+    sum, max, and the second best is among the other combinations of a fixed aggregation and a fixed readout. While
+    one of them is still to be run there is no best.
+    """
+    shown: list[dict[str, Any]] = []
+    for row in dict.fromkeys(row for row, _ in paper):
+        task = row.split(" ")[0]
+        for column in REAL:
+            mine = [c for c in cells if c["column"] == column and c["row"].split("/")[0] == task]
+            if "ideal" in row:
+                mine = [c for c in mine if c["row"].endswith("/sum,max")]
+            elif "2nd" in row:
+                mine = [c for c in mine if "," in c["row"] and not c["row"].endswith("/sum,max")]
+            done = [c for c in mine if c["ours"] and c["ours"]["mean"] is not None]
+            complete = all(c["ours"] for c in mine)
+            best = min(done, key=lambda c: float(c["ours"]["mean"]), default=None) if complete else None
+            entry: dict[str, Any] = {"row": row, "column": column, "ours": None, "metric": "MAPE", "gnp": False}
+            entry["paper"] = paper.get((row, column))
+            if best is not None:
+                entry |= {name: best[name] for name in CHOSEN if name in best}
+                entry["combination"] = best["row"].split("/", 1)[1]
+            shown.append(entry)
+    return [*shown, *map(dict, cells)]
+
+
+def combination_of(table: str) -> Mapping[tuple[str, str], str]:
+    """Which model the paper names beside a cell, by row and column."""
+    published = paper_tables()[table]
+    return {
+        (row["label"], column): cell["combination"]
+        for row in published["rows"]
+        for column, cell in zip(published["columns"], row["cells"], strict=True)
+        if "combination" in cell
+    }
+
+
+def _real_extrapolate() -> Iterator[Cell]:
+    for task in GRAPH_TASKS:
+        for name in REAL:
+            yield Cell(task, name, graph_gnp(task), RealExam(real=name))
+    for task in GRAPH_TASKS:
+        for name in REAL:
+            yield Cell(f"{task}/{CRYSTAL}", name, crystallised(graph_gnp(task)), RealExam(real=name))
+
+
+def _real_baselines() -> Iterator[Cell]:
+    for task in GRAPH_TASKS:
+        models = {f"{a},{r}": graph_fixed(task, a, r) for a in FIXED for r in FIXED}
+        models |= {label: graph_other(task, model) for label, model in OTHERS.items()}
+        for label, recipe in models.items():
+            for name in REAL:
+                yield Cell(f"{task}/{label}", name, recipe, RealExam(real=name))
+
+
+def _real_stat() -> StatisticsTable:
+    published = paper_tables()["real_stat"]
+    cells = tuple(Statistic(name, column) for name in REAL for column in published["columns"])
+    return StatisticsTable("real_stat", published["title"], published["metric"], cells)
+
+
+_BASELINES = published_table("real_baselines", _real_baselines())
+TABLES: dict[str, AnyTable] = {
+    "real_stat": _real_stat(),
+    "real_extrapolate": published_table("real_extrapolate", _real_extrapolate()),
+    "real_baselines": BaselinesTable(_BASELINES.id, _BASELINES.title, _BASELINES.metric, _BASELINES.cells),
+}

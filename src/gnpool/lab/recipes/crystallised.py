@@ -1,0 +1,114 @@
+"""Carry out the other half of a recipe: the chosen GNP models with exact poolings in place of learned ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnpool.insight import Crystal, Trial, crystallize
+from gnpool.insight.crystallize import EXACT, SETTINGS
+from gnpool.lab.recipes.presets import Preset
+from gnpool.lab.recipes.recipe import STAR, Exam, Recipe
+from gnpool.lab.recipes.training import CRITERIA, chosen_models
+from gnpool.lab.running.stopwatch import Stopwatch
+from gnpool.store import Record
+from gnpool.tasks import Task
+from gnpool.training.machine import describe_machine
+
+SMOKE: dict[str, Any] = {"epochs": 1, "trials": 2, "finalists": 1}  # options of crystallize
+# Of node tasks: their steps take ten times as long, and no refit is exact after a few of them; so fewer, longer ones.
+NODE: dict[str, Any] = {"trials": 12, "finalists": 3, "settings": SETTINGS[1:], "graphs": None}
+NODE_EPOCHS = 1 / 3  # of those that the learned models had
+
+
+def crystallised(recipe: Recipe) -> Recipe:
+    """The recipe of the same models with their learned poolings made exact: the row ``GNP*`` beside ``GNP``."""
+    return dataclasses.replace(recipe, model=recipe.model + STAR, crystallised=True)
+
+
+def node_epochs(preset: Preset, task: Task) -> int:
+    """Epochs of a refit of a node task."""
+    return max(20, round(NODE_EPOCHS * preset.epochs_of(task)))
+
+
+def crystallise(
+    recipe: Recipe,
+    preset: Preset,
+    learned: Record,
+    *,
+    device: torch.device,
+    checkpoint: Path,
+    progress: Callable[[float], None],
+    check: Callable[[], None],
+) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
+    """Crystallise the models that the validation loss chose, seed by seed: scores, tensors and meta data for the store.
+
+    It sees the training and validation data of the recipe. Node tasks run on ``device``, all others on the CPU: their
+    refits are so short that a GPU would spend its time starting. Refits keep their states in ``checkpoint`` and go on
+    from there. ``check`` is called before every step, and may raise to stop.
+    """
+    node = recipe.spec.level == "node"
+    device = device if node else torch.device("cpu")
+    longer = {**NODE, "epochs": node_epochs(preset, recipe.spec)}
+    options = {**(longer if node else {}), **(SMOKE if preset.name == "smoke" else {}), "device": device}
+    clock, loss = Stopwatch(checkpoint), recipe.spec.loss
+    check = clock.around(check)
+    train, validation = recipe.batches("train", preset), recipe.batches("val", preset)
+    chosen, crystals = learned.scores["chosen"]["loss"], []
+    tensors: dict[str, Tensor] = {}
+    models = chosen_models(recipe.base, Exam(), learned, "loss")
+    for place, (seed, (model, failed)) in enumerate(models.items()):
+        if model is None:
+            crystals.append({"seed": seed, "poolings": {}, "biases": True, "reason": failed})
+            continue
+        tell = functools.partial(_tell, progress, place, len(models))
+        folder = checkpoint / f"seed{seed}"
+        found = crystallize(model, train, validation, loss, checkpoint=folder, progress=tell, check=check, **options)
+        crystals.append(_describe(seed, found))
+        tensors |= {f"loss/{seed}/{name}": value for name, value in found.model.state_dict().items()}
+    scores = {"chosen": dict.fromkeys(CRITERIA, chosen), "crystals": crystals}
+    return scores, tensors, {**describe_machine(device), "preset": preset.name, "seconds": clock.seconds}
+
+
+def validation_of(crystallised: Record) -> float:
+    """The mean validation loss over the seeds of what was chosen; infinite if a seed has no model.
+
+    What :func:`~gnpool.insight.crystallize` takes for exact counts as 0: below that, rounding decides.
+    """
+    losses = []
+    for crystal in crystallised.scores["crystals"]:
+        tried = [trial for trial in crystal.get("tried", ()) if trial["stage"] != "screened"]  # as given, then refitted
+        loss = next((trial["loss"] for trial in tried if trial["text"] == crystal["text"]), None)
+        if loss is None:
+            return math.inf
+        losses.append(0.0 if loss <= EXACT * abs(tried[0]["loss"] or 0.0) else loss)
+    return math.fsum(losses) / len(losses)
+
+
+def _tell(progress: Callable[[float], None], place: int, models: int, number: int, total: int, _: str) -> None:
+    progress((place + number / total) / models)
+
+
+def _describe(seed: int, found: Crystal) -> dict[str, Any]:
+    """What was chosen and why, and everything that was tried."""
+    return {
+        "seed": seed,
+        "poolings": found.choice.poolings,
+        "biases": found.choice.biases,
+        "reason": found.reason,
+        "text": found.choice.describe(),
+        "tried": [_trial(trial) for trial in found.tried],
+        "reading": [dataclasses.asdict(branch) for branch in found.reading.branches],
+    }
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    loss = trial.loss if math.isfinite(trial.loss) else None
+    return {"text": trial.describe(), "stage": trial.stage, "loss": loss, "failed": trial.failed}

@@ -1,0 +1,124 @@
+"""A table whose cells are recipes and exams: what is trained, and what it is tested on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from gnpool.lab.paper import paper_tables
+from gnpool.lab.recipes.cost import cost_of, training_megabytes
+from gnpool.lab.recipes.forms import candidates, stored_search
+from gnpool.lab.recipes.jobs import RecipeJob
+from gnpool.lab.recipes.presets import preset_of
+from gnpool.lab.recipes.recipe import Exam, Recipe
+from gnpool.lab.recipes.results import table_results
+from gnpool.lab.running.job import Key
+from gnpool.lab.table import AnyTable, Estimate, Machine, Scope
+from gnpool.store import Store
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table, with its deviation; ``published`` is the table, row and column of the paper where its
+    counterpart stands, if that is not the same place of the same table.
+    """
+
+    row: str
+    column: str
+    recipe: Recipe
+    exam: Exam
+    published: tuple[str, str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Table(AnyTable):
+    """A table or a figure; ``curves`` names the exponents that a figure shows over training, by cell."""
+
+    family: ClassVar[str] = "recipes"
+    options: ClassVar[frozenset[str]] = frozenset({"data_seed"})
+
+    id: str
+    title: str
+    metric: str
+    cells: tuple[Cell, ...]
+    curves: tuple[str, ...] = ()
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        """What has to be trained, each once."""
+        found: list[Recipe] = []
+        for cell in self.cells:
+            if cell.recipe not in found:
+                found.append(cell.recipe)
+        return found
+
+    def data(self) -> list[str]:
+        return list(dict.fromkeys(cell.exam.given for cell in self.cells if cell.exam.given is not None))
+
+    def missing(self, scope: Scope, store: Store) -> set[str]:
+        preset, (search, *_) = preset_of(scope), scope.searches
+        exams = [
+            (str(cell.exam.given), cell.exam.key(one.key(preset, search), preset, one.spec))
+            for cell in self.cells
+            if cell.exam.given is not None and scope.test
+            for one in candidates(cell.recipe, preset)
+            if scope.train or one.base.key(preset, search) in store
+        ]
+        return {name for name, key in exams if key not in store}
+
+    def jobs(self, scope: Scope, store: Store, device: torch.device) -> list[RecipeJob]:
+        """Every recipe, in both forms where there are two, with all exams that any cell asks for."""
+        preset, (search, *_) = preset_of(scope), scope.searches
+        found = [
+            RecipeJob(recipe, (cell.exam,), preset, search)
+            if scope.test
+            else RecipeJob(recipe.base, (), preset, search)
+            for cell in self.cells
+            for recipe in candidates(cell.recipe, preset)
+        ]
+        return [job for job in found if scope.train or job.recipe.base.key(preset, search) in store]
+
+    def results(self, scope: Scope, store: Store) -> dict[str, Any]:
+        return table_results(self, store, preset_of(scope), *scope.searches)
+
+    def keys(self, scope: Scope, store: Store) -> Iterator[Key]:
+        preset = preset_of(scope)
+        for cell in self.cells:
+            for recipe in candidates(cell.recipe, preset):
+                search = stored_search(recipe, store, preset, scope.searches)
+                key = recipe.key(preset, search)
+                yield from (recipe.base.key(preset, search), key, cell.exam.key(key, preset, recipe.spec))
+
+    def estimate(self, scope: Scope, store: Store | None, machine: Machine) -> Estimate:
+        wanted = [(cell.exam, candidates(cell.recipe, preset_of(scope))) for cell in self.cells]
+        every = [one for recipe in self.recipes for one in candidates(recipe, preset_of(scope))]
+        return cost_of(every, wanted, scope, store, machine)
+
+    def together(self, tables: Sequence[Table]) -> list[AnyTable]:
+        return [Table("together", "", "", tuple(cell for table in tables for cell in table.cells))]
+
+    def megabytes(self, scope: Scope) -> list[float]:
+        preset = preset_of(scope)
+        recipes = [recipe for recipe in self.recipes if not recipe.crystallised]
+        return [training_megabytes(one, preset) for recipe in recipes for one in candidates(recipe, preset)]
+
+    def model_cell(self, row: str, column: str | None = None) -> Cell:
+        rows = [cell for cell in self.cells if cell.row == row]
+        if not rows:
+            known = ", ".join(dict.fromkeys(cell.row for cell in self.cells))
+            raise ValueError(f"table {self.id!r} has no row {row!r}; its rows are {known}")
+        for cell in rows:
+            if column is None or cell.column == column:
+                return cell
+        known = ", ".join(dict.fromkeys(cell.column for cell in rows))
+        raise ValueError(f"row {row!r} of table {self.id!r} has no column {column!r}; its columns are {known}")
+
+
+def published_table(name: str, cells: Iterator[Cell]) -> Table:
+    """A table of the paper, under its title and metric."""
+    published = paper_tables()[name]
+    metric = published["metric"] if "row" not in published["metric"] else "MAPE, for shortest MAE"
+    return Table(name, published["title"], metric, tuple(cells))

@@ -1,0 +1,62 @@
+"""All tables by name. A folder of the lab with a ``kind.json`` is a kind of table; it is imported when first needed."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+from collections.abc import Mapping
+from importlib import resources
+
+from gnpool.lab.table import AnyTable
+
+KIND = "kind.json"  # place: where its tables stand among those of other kinds; tables: their names, in order
+_OWN: dict[str, AnyTable] = {}  # tables that users have registered
+
+
+@functools.cache
+def kinds() -> dict[str, tuple[str, ...]]:
+    """The tables of each kind of the package, by name of its folder, in the order in which they are shown."""
+    found = [folder / KIND for folder in resources.files("gnpool.lab").iterdir()]
+    told = {file: json.loads(file.read_text(encoding="utf-8")) for file in found if file.is_file()}
+    order = sorted(told, key=lambda file: told[file]["place"])
+    return {file.parent.name: tuple(told[file]["tables"]) for file in order}  # type: ignore[attr-defined]
+
+
+def tables_of(kind: str) -> Mapping[str, AnyTable]:
+    """The tables of a kind: what its folder calls ``TABLES``."""
+    found: Mapping[str, AnyTable] = importlib.import_module(f"gnpool.lab.{kind}").TABLES
+    return found
+
+
+def table_names() -> list[str]:
+    """The names of all tables; no kind is imported for them."""
+    return [*(name for names in kinds().values() for name in names), *_OWN]
+
+
+def find_table(name: str) -> AnyTable:
+    """The table or figure called ``name``, of whatever kind."""
+    for kind, names in kinds().items():
+        if name in names:
+            return tables_of(kind)[name]
+    if name in _OWN:
+        return _OWN[name]
+    raise ValueError(f"there is no table {name!r}; known are {', '.join(table_names())}")
+
+
+def all_tables() -> dict[str, AnyTable]:
+    """Every table and figure by name."""
+    return {name: find_table(name) for name in table_names()}
+
+
+def at_hand_tables() -> list[str]:
+    """Names of the tables that need no download, which ``all`` stands for."""
+    return [name for name, table in all_tables().items() if table.at_hand()]
+
+
+def register_table(table: AnyTable) -> AnyTable:
+    """Make a table of your own known to :func:`gnpool.lab.reproduce` and, with ``--load``, to the program."""
+    if table.id in table_names():
+        raise ValueError(f"there is a table {table.id!r} already")
+    _OWN[table.id] = table
+    return table

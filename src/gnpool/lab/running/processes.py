@@ -1,0 +1,157 @@
+"""Jobs in processes of their own: small models on a CPU spend their time in Python, which threads share."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnpool.engine.loaded import load_again
+from gnpool.lab.running.job import Bench, Job, Report
+from gnpool.store import Damage, Store
+
+Submit = Callable[[int, Job], "Future[bool]"]
+SPAWN = multiprocessing.get_context("spawn")  # a fork would copy torch's threads halfway, and not CUDA's
+LISTEN_SECONDS = 0.05  # between looks for messages
+PATIENCE = 5.0  # seconds for the last messages; a child that was killed may have left half of one
+_bench: Bench | None = None  # of a child
+
+
+@contextmanager
+def process_pool(
+    store: Store,
+    jobs: int,
+    threads: int,
+    *,
+    tell: Callable[[Report], None],
+    on_damage: Callable[[Damage], None],
+) -> Iterator[Submit]:
+    """A function that submits jobs to ``jobs`` processes.
+
+    Leaving the block stops what still runs; it saves its state first. Whatever children have to say is said here, by
+    one thread: reports, damaged files and warnings. A child whose parent was killed ends at once.
+    """
+    stop, messages = SPAWN.Event(), SPAWN.SimpleQueue()
+    problems: list[Exception] = []
+    ended = threading.Event()  # and not a last message: a child that was killed may hold the lock for writing
+
+    def listen() -> None:
+        while True:
+            if messages.empty():
+                if ended.wait(LISTEN_SECONDS):
+                    return
+                continue
+            message = messages.get()
+            try:
+                if isinstance(message, Report):
+                    tell(message)
+                elif isinstance(message, Damage):
+                    on_damage(message)
+                else:
+                    warnings.warn(message, stacklevel=1)
+            except Exception as error:  # listen on, or the children would wait for ever
+                problems.append(error)
+
+    listener = threading.Thread(target=listen, name="lab-listener", daemon=True)
+    listener.start()
+    start = (store.root, threads, stop, messages)
+    try:
+        with children(jobs, _begin, start, leave=stop.set) as pool:
+            yield lambda number, job: pool.submit(_work, number, job)
+    except BrokenProcessPool:
+        raise OSError(
+            "a worker process ended abruptly, perhaps for want of memory; what is finished is kept: start again, with "
+            "fewer --jobs if need be"
+        ) from None
+    finally:
+        ended.set()
+        listener.join(PATIENCE)
+    if problems:
+        raise problems[0]
+
+
+@contextmanager
+def children(
+    count: int,
+    begin: Callable[..., None],
+    start: tuple[Any, ...],
+    *,
+    leave: Callable[[], None] | None = None,
+    orphaned: Callable[[], object] = int,
+) -> Iterator[ProcessPoolExecutor]:
+    """A pool of ``count`` processes, each of which calls ``begin(*start)`` first.
+
+    Leaving the block calls ``leave`` and waits until what runs has ended; without ``leave``, and after Ctrl-C for the
+    second time, the processes are killed. A child whose parent was killed calls ``orphaned`` and ends at once.
+    """
+    others = multiprocessing.active_children()
+    pool = ProcessPoolExecutor(count, mp_context=SPAWN, initializer=_born, initargs=(begin, start, orphaned))
+    with _deaf():  # Ctrl-C reaches all processes; the parent decides, and children are born deaf
+        for _ in range(count):
+            pool.submit(int)  # none is idle yet, so that each starts one
+    mine = [child for child in multiprocessing.active_children() if child not in others]
+
+    def kill() -> None:
+        for child in mine:
+            child.kill()
+
+    try:
+        yield pool
+    finally:
+        try:
+            (leave or kill)()
+            pool.shutdown(wait=True, cancel_futures=True)
+        except KeyboardInterrupt:  # for the second time: nobody waits for states to be saved
+            kill()
+            raise
+
+
+def _born(begin: Callable[..., None], start: tuple[Any, ...], orphaned: Callable[[], object]) -> None:
+    threading.Thread(target=_end_with_parent, args=(orphaned,), daemon=True).start()
+    torch.set_num_threads(1)
+    load_again()
+    begin(*start)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may change what Ctrl-C does
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _begin(root: Path, threads: int, stop: Any, messages: Any) -> None:
+    global _bench
+    warnings.showwarning = lambda message, *_, **__: messages.put(str(message))
+    store = Store(root, create=False, on_damage=messages.put)
+    _bench = Bench(store, torch.device("cpu"), threads, stop.is_set, messages.put)
+
+
+def _end_with_parent(orphaned: Callable[[], object]) -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+    try:
+        orphaned()
+    finally:
+        os._exit(1)
+
+
+def _work(number: int, job: Job) -> bool:
+    assert _bench is not None
+    return job.work(_bench.of(number))
