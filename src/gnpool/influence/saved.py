@@ -12,8 +12,8 @@ import safetensors
 import safetensors.torch
 import torch
 
-from gnpool.influence.labels import write_atomically
 from gnpool.models.monstor import MONSTOR
+from gnpool.store.files import write
 
 FIELD, KIND = "gnpool", "monstor"
 
@@ -45,7 +45,7 @@ def save_monstor(path: str | Path, model: MONSTOR, stacked: int, about: Mapping[
         "about": dict(about or {}),
     }
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    write_atomically(Path(path), safetensors.torch.save(weights, {FIELD: json.dumps(spec)}))
+    write(Path(path), safetensors.torch.save(weights, {FIELD: json.dumps(spec)}), shared=True)
     return Path(path)
 
 

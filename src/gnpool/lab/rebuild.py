@@ -15,17 +15,13 @@ from gnpool.training import seeded
 
 def crystal_models(recipe: Recipe, record: Record) -> dict[int, tuple[torch.nn.Module | None, str | None]]:
     """By seed, the model with its exact poolings, or why there is none."""
-    assert record.tensors is not None
     chosen = record.scores["chosen"]["loss"]
     found: dict[int, tuple[torch.nn.Module | None, str | None]] = {}
     for seed, failed, crystal in zip(chosen["seeds"], chosen["failed"], record.scores["crystals"], strict=True):
         model = None
         if failed is None:
             model = seeded(partial(_exact, recipe, chosen["variant"], crystal), seed)
-            prefix = f"loss/{seed}/"
-            model.load_state_dict(
-                {n.removeprefix(prefix): v for n, v in record.tensors.items() if n.startswith(prefix)}
-            )
+            model.load_state_dict(record.part(f"loss/{seed}/"))
         found[seed] = (model, failed)
     return found
 

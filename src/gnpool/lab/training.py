@@ -189,9 +189,7 @@ def chosen_models(
     """By seed, the model that a criterion chose, or why there is none."""
     if recipe.crystallised:  # of what the loss chose
         return crystal_models(recipe, trained)
-    assert trained.tensors is not None
-    chosen, prefix = trained.scores["chosen"][criterion], f"{criterion}/"
-    weights = {n.removeprefix(prefix): v for n, v in trained.tensors.items() if n.startswith(prefix)}
+    chosen, weights = trained.scores["chosen"][criterion], trained.part(f"{criterion}/")
     found: dict[int, tuple[torch.nn.Module | None, str | None]] = {}
     for k, (seed, failed) in enumerate(zip(chosen["seeds"], chosen["failed"], strict=True)):
         model = None
