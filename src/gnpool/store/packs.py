@@ -26,7 +26,6 @@ from gnpool.store.keys import RECORD_NAME
 PACK_NAME = re.compile(r"[1-9][0-9]{0,8}\.zip")
 MARK = b"gnpool pack 1, sha256 "
 COMMENT = len(MARK) + 64
-END = 22 + COMMENT  # bytes of a zip after the list of its members
 LOCAL = struct.Struct("<4s22xHH")  # before each member: its magic number, and the lengths of two fields that follow
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 RATIO, SPARE = 64, 1 << 20  # what a member may unpack to, so that no small file asks for gigabytes
@@ -146,7 +145,7 @@ def write_pack(path: Path, files: Iterable[tuple[str, bytes]]) -> Pack:
         file.seek(archive.start_dir)
         content = file.read()
         file.seek(-COMMENT, os.SEEK_END)
-        file.write(_comment(content[:-END]))
+        file.write(_comment(content[:-COMMENT]))
     return _read_list(path)
 
 
@@ -159,6 +158,7 @@ def _info(name: str, data: bytes) -> zipfile.ZipInfo:
 
 
 def _comment(members: bytes) -> bytes:
+    """For all bytes of a zip between its last member and the comment: the list of members, and where it is."""
     return MARK + hashlib.sha256(members).hexdigest().encode()
 
 
@@ -184,11 +184,11 @@ def _members(file: BinaryIO) -> dict[str, Member]:
     with zipfile.ZipFile(file) as archive:
         entries, begin, comment = archive.infolist(), archive.start_dir, archive.comment
     file.seek(begin)
-    if comment != _comment(file.read()[:-END]):
+    if comment != _comment(file.read()[:-COMMENT]):
         raise Damaged("its list of members does not fit its checksum")
     found = {
         one.filename: Member(one.header_offset, one.compress_size, one.file_size, one.compress_type) for one in entries
     }
-    if any(one.method not in METHODS for one in found.values()):
-        raise Damaged("it is compressed in a way that no pack is")
+    if any(one.method not in METHODS or one.offset < 0 for one in found.values()):
+        raise Damaged("its list of members is none that a store writes")
     return found

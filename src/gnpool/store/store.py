@@ -227,7 +227,8 @@ class Store:
             for path in moved:
                 with self._locked(path, "write"):
                     path.unlink(missing_ok=True)  # the record first: without one the unit is not there
-                    remove(path.with_suffix(TENSORS))
+                    path.with_suffix(TENSORS).unlink(missing_ok=True)
+            self._remove_rests()
         return done if moved else None
 
     def publish(self, name: str, text: str) -> Path:
@@ -283,6 +284,16 @@ class Store:
             moved.append(path)
             if not isinstance(packed, Found) or not same_results(packed.fields, found.fields):
                 yield from done.add(path, self._name(path), found, drop)
+
+    def _remove_rests(self) -> None:
+        """Remove tensors of packed units that lie there alone, since their packing was killed after their record."""
+        for made in self._packs:
+            for path in (self.root / "units" / name for name in made.records()):
+                rest = path.with_suffix(TENSORS)
+                if rest.exists():
+                    with self._locked(path, "write"):
+                        if not path.exists():
+                            rest.unlink(missing_ok=True)
 
     def _check_root(self) -> None:
         if not self.root.is_dir():
