@@ -73,32 +73,30 @@ def _created(temporary: Path) -> int:
         return os.open(temporary, flags, 0o644)
 
 
-def read(path: Path, limit: int) -> bytes:
+def read(path: str | Path, limit: int) -> bytes:
     """The content of an ordinary file of at most ``limit`` bytes; nothing else is opened, nor read to its end."""
-    check_size(path, limit)
-    with path.open("rb") as file:
-        return file.read(limit)
+    size = check_ordinary(path).st_size
+    if size > limit:
+        raise Damaged(f"'{Path(path).name}' has {size} bytes, and at most {limit} are expected")
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - the same
+        data = file.read(size)
+        while len(data) < size and (more := file.read(size - len(data))):  # the system gives at most 2 GiB at once
+            data += more
+    return data
 
 
-def check_size(path: Path, limit: int) -> int:
-    """The size of an ordinary file; anything else, and a larger one, is :class:`Damaged`."""
-    about = check_ordinary(path)
-    if about.st_size > limit:
-        raise Damaged(f"'{path.name}' has {about.st_size} bytes, and at most {limit} are expected")
-    return about.st_size
-
-
-def check_ordinary(path: Path) -> os.stat_result:
+def check_ordinary(path: str | Path) -> os.stat_result:
     """What the system knows of an ordinary file or a link to one; anything else is :class:`Damaged`."""
     try:
-        about = path.stat()
+        about = os.stat(path)  # noqa: PTH116 - text makes no Path, which would cost more than the call
     except OSError as error:
-        if error.errno == errno.ELOOP and path.is_symlink():
-            raise Damaged(f"'{path.name}' is a link that leads back to itself, and no ordinary file") from error
+        if error.errno == errno.ELOOP and Path(path).is_symlink():
+            name = Path(path).name
+            raise Damaged(f"'{name}' is a link that leads back to itself, and no ordinary file") from error
         raise
     if not stat.S_ISREG(about.st_mode):
         kind = KINDS.get(stat.S_IFMT(about.st_mode), "something else")
-        raise Damaged(f"'{path.name}' is {kind}, and no ordinary file")
+        raise Damaged(f"'{Path(path).name}' is {kind}, and no ordinary file")
     return about
 
 

@@ -125,14 +125,14 @@ class Packs:
 
     def _files(self) -> Iterator[tuple[int, tuple[str, int, int, int], Path]]:
         try:
-            entries = list(os.scandir(self.folder))
+            names = os.listdir(self.folder)  # noqa: PTH208 - asked for every unit that is not loose
         except FileNotFoundError:
             return
-        for entry in entries:
-            if PACK_NAME.fullmatch(entry.name):
-                path = Path(entry.path)
+        for name in names:
+            if name.endswith(".zip") and PACK_NAME.fullmatch(name):
+                path = self.folder / name
                 about = _ordinary(path)
-                yield int(path.stem), (entry.name, about.st_ino, about.st_size, about.st_mtime_ns), path
+                yield int(path.stem), (name, about.st_ino, about.st_size, about.st_mtime_ns), path
 
 
 def write_pack(path: Path, files: Iterable[tuple[str, bytes]]) -> Pack:

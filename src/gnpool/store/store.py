@@ -249,7 +249,8 @@ class Store:
 
     def _name(self, path: Path) -> str:
         """How packs call the unit of a record, without suffix."""
-        return path.relative_to(self.root / "units").as_posix().removesuffix(RECORD)
+        name = str(path).removeprefix(f"{self.root}{os.sep}units{os.sep}").removesuffix(RECORD)
+        return name if os.sep == "/" else name.replace(os.sep, "/")
 
     def _paths(self, table: str | None) -> list[Path]:
         """The records that may belong to the table, sorted."""

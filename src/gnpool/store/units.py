@@ -43,17 +43,22 @@ class Files(Protocol):
         """Its content, if it has at most ``limit`` bytes; more are :class:`Damaged`."""
 
 
-@dataclass(frozen=True)
 class Loose:
-    """Files of their own."""
+    """Files of their own.
 
-    path: Path
+    Args:
+        path (pathlib.Path): The record.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stem = str(path).removesuffix(RECORD)
 
     def size(self, suffix: str) -> int:
-        return check_ordinary(self.path.with_suffix(suffix)).st_size
+        return check_ordinary(self._stem + suffix).st_size
 
     def read(self, suffix: str, limit: int) -> bytes:
-        return read(self.path.with_suffix(suffix), limit)
+        return read(self._stem + suffix, limit)
 
 
 @dataclass(frozen=True)
