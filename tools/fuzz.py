@@ -9,7 +9,8 @@ changed, added or removed is read or refused with one line, and what is read is 
 fit.json with values changed, removed or nested deeply, and weights whose header lies, with checksums that are right,
 are refused with an error of ours, or predict and export. Store: what is put comes
 back, and after a byte is changed or a file is cut the unit is missing and can be put again. A test runs a few examples
-of each (tests/test_fuzz.py).
+of each (tests/test_fuzz.py). Files: records, headers of tensors, lists of packs and checkpoints that were changed and
+whose checksums were made to fit again are read to something sound, or set aside.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import tempfile
 import time
 import traceback
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -55,10 +57,12 @@ from gnpool.models.saved import SavedModelError, model_files
 from gnpool.ops.form import NORM
 from gnpool.ops.reference import pool_terms
 from gnpool.report import page, read_study
-from gnpool.store import Store
+from gnpool.store import Store, StoreError
+from gnpool.store.packs import COMMENT, MARK
+from gnpool.training.checkpoint import check_like, read_checkpoint, write_checkpoint
 
 PATIENCE = 60  # seconds for one example, after which it counts as hanging
-SHARES = {"operator": 0.2, "readers": 0.2, "models": 0.5, "store": 0.1}
+SHARES = {"operator": 0.15, "readers": 0.15, "models": 0.4, "files": 0.2, "store": 0.1}
 EXPONENTS = st.floats(0.01, 200.0) | st.floats(-200.0, -0.01) | st.sampled_from([1.0, -1.0, 2.0, math.inf, -math.inf])
 VALUES = st.sampled_from([0.0, -0.0, 1e-30, 1e-7, 1.0, -1.0, 3.5, 1e6, 1e30, math.inf, -math.inf, math.nan])
 
@@ -388,11 +392,114 @@ def check_store(label: str, scores: Any, tensor: list[float], damage: tuple[str,
         assert [path.name for path in Path(folder).iterdir()] == ["store"]  # no label leads out
 
 
+KEY = {"table": "t", "unit": 1}
+GIVEN: dict[str, Any] = {"scores": [{"mape": 1.5, "odd": math.nan}, None], "meta": {"device": "cpu"}}
+FORGED = ("record", "tensors", "pack", "checkpoint")
+CHANGES = st.lists(
+    st.tuples(
+        st.integers(0, 2000),
+        st.integers(0, 12),  # characters that go
+        st.text(max_size=6)
+        | st.sampled_from(["null", "[]", "{}", "-1", "1e999", '"a"', "true", '{"$float": "nan"}', "9" * 30])
+        | st.integers(1, 3000).map(lambda depth: "[" * depth)
+        | st.integers(1, 3000).map(lambda depth: '{"a":' * depth),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+def forged(data: bytes, changes: list[tuple[int, int, str]]) -> bytes:
+    """Bytes with some places changed."""
+    for place, gone, new in changes:
+        at = place % (len(data) + 1)
+        data = data[:at] + new.encode("utf-8", "surrogatepass") + data[at + gone :]
+    return data
+
+
+def sealed(body: bytes) -> bytes:
+    """A record of this content, whose checksum fits."""
+    return f'{{"sha256": "{hashlib.sha256(body).hexdigest()}",\n'.encode() + body
+
+
+def check_files(kind: str, changes: list[tuple[int, int, str]]) -> None:
+    """A file with another content and checksums that fit is read to something sound, or does not count."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if kind == "checkpoint":
+            check_checkpoint(Path(folder, "unit.safetensors"), changes)
+            return
+        found: list[Any] = []
+        store = Store(folder, on_damage=found.append)
+        store.put(KEY, tensors={"a": torch.arange(3.0), "b": torch.zeros(2, 2)}, **GIVEN)
+        forge(store, kind, changes)
+        try:
+            record = store.get(KEY)
+            store.keys()
+            assert (record is None) == bool(found) or kind == "pack"
+            if record is not None:
+                assert record.key == KEY
+                assert isinstance(record.meta, dict)
+                assert all(isinstance(value, torch.Tensor) for value in (record.tensors or {}).values())
+            else:
+                assert store.put(KEY, **GIVEN)
+                assert repr(store.get(KEY).scores) == repr(GIVEN["scores"])  # type: ignore[union-attr]
+        except StoreError as error:
+            if kind != "pack" and "schema" not in str(error):
+                raise
+
+
+def forge(store: Store, kind: str, changes: list[tuple[int, int, str]]) -> None:
+    """Change a file of the only unit of a store."""
+    (record,) = (store.root / "units").rglob("*.json")
+    tensors = record.with_suffix(".safetensors")
+    body = record.read_bytes().partition(b"\n")[2]
+    if kind == "record":
+        record.write_bytes(sealed(forged(body, changes)))
+    elif kind == "tensors":
+        content = tensors.read_bytes()
+        length = int.from_bytes(content[:8], "little")
+        head = forged(content[8 : 8 + length], changes)
+        content = len(head).to_bytes(8, "little") + head + content[8 + length :]
+        tensors.write_bytes(content)
+        fields = json.loads(b"{" + body)
+        fields["tensors"] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        record.write_bytes(sealed(json.dumps(fields).encode()[1:]))
+    else:
+        packing = store.pack()
+        assert packing is not None
+        with zipfile.ZipFile(packing.path) as archive:
+            begin = archive.start_dir
+        content = packing.path.read_bytes()
+        listed = forged(content[begin:-COMMENT], changes)
+        packing.path.write_bytes(content[:begin] + listed + MARK + hashlib.sha256(listed).hexdigest().encode())
+
+
+def check_checkpoint(path: Path, changes: list[tuple[int, int, str]]) -> None:
+    """The same of a checkpoint."""
+    given = {"a": torch.arange(3.0), "b": torch.zeros(2, 2)}
+    write_checkpoint(path, given, "study")
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    head = forged(content[8 : 8 + length], changes)
+    path.write_bytes(len(head).to_bytes(8, "little") + head + content[8 + length :])
+    try:
+        found = read_checkpoint(path, "study", lambda tensors: check_like(tensors, given))
+    except ValueError as error:
+        if "belongs to another study" not in str(error):
+            raise
+        return
+    assert (found is None) == (not path.exists())
+    if found is not None:
+        assert [value.shape for value in found.values()] == [value.shape for value in given.values()]
+
+
 DAMAGE = st.none() | st.tuples(st.sampled_from([".json", ".safetensors"]), st.integers(0, 10**4), st.integers(0, 255))
 PARTS: dict[str, tuple[Callable[..., None], tuple[Any, ...]]] = {
     "operator": (check_operator, (pooled(),)),
     "readers": (check_readers, (st.sampled_from(["tables", "tu", "list"]), EDITS, st.integers(0, 9))),
     "models": (check_models, (FILES, st.integers(0, 10**4), st.lists(CHANGE, min_size=1, max_size=3), EDITS)),
+    "files": (check_files, (st.sampled_from(FORGED), CHANGES)),
     "store": (check_store, (st.text(max_size=20), JSON, st.lists(st.floats(), max_size=5), DAMAGE)),
 }
 

@@ -178,27 +178,26 @@ def test_origin_adds_up(whole: dict[str, Any]) -> None:
     (table,) = [table for table in whole["tables"] if table["table"] == "ablation_b"]
     origin = table["origin"]
     assert origin["command"] == "gnpool reproduce ablation_b --preset paper --out results/paper"
-    files = [json.loads(path.read_text()) for path in sorted((STORE / "units").rglob("*.json"))]
     mine = [
         unit
-        for unit in files
-        if unit["key"].get("task") == "harmonic"
-        and unit["key"].get("data") == "standard"
-        and unit["key"].get("model") in ("gnp", "gnp+", "gnp, gin", "gnp+, gin")
-        and unit["key"].get("exam", "ba, 2500") in ("ba, 2500", "tree, 2500", "ladder, 2500")
+        for unit in Store(STORE, create=False).records()
+        if unit.key.get("task") == "harmonic"
+        and unit.key.get("data") == "standard"
+        and unit.key.get("model") in ("gnp", "gnp+", "gnp, gin", "gnp+, gin")
+        and unit.key.get("exam", "ba, 2500") in ("ba, 2500", "tree, 2500", "ladder, 2500")
     ]
     assert origin["units"] == len(mine) == origin["of"] == 16
-    assert origin["seconds"] == pytest.approx(sum(unit["meta"]["seconds"] for unit in mine), abs=0.1)
+    assert origin["seconds"] == pytest.approx(sum(unit.meta["seconds"] for unit in mine), abs=0.1)
     assert origin["commits"]
     assert sum(number for _, number in origin["machines"]) == 16
 
 
 def test_cost_is_that_of_all_units(whole: dict[str, Any]) -> None:
-    files = [json.loads(path.read_text()) for path in (STORE / "units").rglob("*.json")]
-    timed = [unit for unit in files if unit["meta"].get("device") and unit["key"]["table"] != HELD]
+    records = Store(STORE, create=False).records()
+    timed = [unit for unit in records if unit.meta.get("device") and unit.key["table"] != HELD]
     units = whole["cost"]["units"].values()
     assert sum(entry["units"] for entry in units) == len(timed)
-    assert sum(entry["seconds"] for entry in units) == pytest.approx(sum(u["meta"]["seconds"] for u in timed), rel=1e-4)
+    assert sum(entry["seconds"] for entry in units) == pytest.approx(sum(u.meta["seconds"] for u in timed), rel=1e-4)
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,12 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def at_step(monkeypatch: pytest.MonkeyPatch, step: int, act: Callable[[str, tuple[Any, ...]], None]) -> list[str]:
+def at_step(
+    monkeypatch: pytest.MonkeyPatch,
+    step: int,
+    act: Callable[[str, tuple[Any, ...]], None],
+    names: tuple[str, ...] = STEPS,
+) -> list[str]:
     """Call ``act`` in place of the ``step``-th call to the system from now on; returns the growing list of calls."""
     calls: list[str] = []
 
@@ -67,7 +72,7 @@ def at_step(monkeypatch: pytest.MonkeyPatch, step: int, act: Callable[[str, tupl
 
         return call
 
-    for name in STEPS:
+    for name in names:
         monkeypatch.setattr(os, name, watched(name, getattr(os, name)))
     return calls
 

@@ -166,16 +166,6 @@ def test_a_file_where_a_folder_should_be(tmp_path: Path, name: str, use: Callabl
     assert tree(tmp_path) == {name: b"mine"}
 
 
-def test_a_folder_where_a_record_should_be(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    put(store, 0)
-    record = next(tmp_path.rglob("*.json"))
-    record.unlink()
-    record.mkdir()
-    with pytest.raises(StoreError, match="there is a folder where a file is expected; move it away"):
-        store.get(unit_key())
-
-
 def test_a_folder_without_permission() -> None:
     def work() -> None:
         if os.geteuid() == 0:  # root writes where it likes

@@ -309,7 +309,7 @@ class TestResume:
         def full(*args):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("gnpool.training.checkpoint.os.fsync", full)
+        monkeypatch.setattr("os.fsync", full)
         with pytest.raises(OSError, match=r"cannot write the checkpoint \(No space left on device\)"):
             fit(checkpoint=tmp_path, epochs=4)
         assert (tmp_path / "unit0000.safetensors").read_bytes() == kept

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gnpool.cli import export, fit, influence, predict, read, report, reproduce, tables, theory
+from gnpool.cli import export, fit, influence, predict, read, report, reproduce, store, tables, theory
 from gnpool.cli.errors import INTERRUPTED, check_resources, leave_at_once, reporting, show_warning
 
 
@@ -84,6 +84,7 @@ app.command(epilog=export.EPILOG)(export.export)
 app.command(epilog=read.EPILOG)(read.read)
 app.command(epilog=theory.EPILOG)(theory.theory)
 app.add_typer(influence.app)
+app.add_typer(store.app)
 
 
 def main() -> None:

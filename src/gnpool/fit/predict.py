@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +22,7 @@ from gnpool.fit.preprocess import Preprocessing, unused_edges
 from gnpool.fit.problem import Problem
 from gnpool.models.folder import naming
 from gnpool.models.saved import SavedModelError, load_saved
+from gnpool.store.files import write
 from gnpool.training.program import by_name
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # what begins a formula in some spreadsheet, and our own mark
@@ -144,12 +143,4 @@ def write_file(path: Path, data: bytes) -> None:
     if not path.parent.is_dir():
         raise FileNotFoundError(2, "there is no such folder", str(path.parent))
     with naming(path):
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write(path, data, shared=True)

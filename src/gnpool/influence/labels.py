@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from torch import Tensor
 from gnpool.engine import Caller, Engine
 from gnpool.influence.cascades import simulate
 from gnpool.influence.graph import CascadeGraph
+from gnpool.store.files import replacing, write
 from gnpool.store.regular import open_regular
 
 KINDS = ("uniform", "degree")
@@ -122,7 +122,7 @@ def make_labels(
     if place is not None:
         place.mkdir(parents=True, exist_ok=True)
         about = {"nodes": graph.nodes, "edges": graph.edges, "runs": runs, "seed": seed}
-        write_atomically(place / "about.json", json.dumps(about).encode())
+        write(place / "about.json", json.dumps(about).encode(), shared=True)
     engine = engine or Engine(device)
     chunks = [(k, begin) for k in range(len(KINDS)) for begin in range(0, sets, CHUNK)]
     files = [None if place is None else place / f"{KINDS[k]}-{begin:05d}.npz" for k, begin in chunks]
@@ -205,15 +205,8 @@ def _digest(graph: CascadeGraph, runs: int, seed: int) -> str:
 def _save(file: Path, content: dict[str, NDArray[Any]]) -> None:
     """Differences between steps, mostly zeros, compressed; the file is there wholly or not at all."""
     counts, pairs = content["counts"], content["pairs"]
-    with tempfile.NamedTemporaryFile(dir=file.parent, suffix=".part", delete=False) as part:
-        try:
-            np.savez_compressed(part, counts=_differences(counts, pairs), pairs=pairs)
-            part.flush()
-            os.fsync(part.fileno())
-        except BaseException:
-            Path(part.name).unlink()
-            raise
-    Path(part.name).replace(file)
+    with replacing(file, shared=True) as descriptor, os.fdopen(descriptor, "wb", closefd=False) as part:
+        np.savez_compressed(part, counts=_differences(counts, pairs), pairs=pairs)
 
 
 def _load(file: Path) -> dict[str, NDArray[Any]] | None:
@@ -237,13 +230,3 @@ def _differences(counts: NDArray[np.int16], pairs: NDArray[np.int64]) -> NDArray
     begins = np.cumsum(pairs + 2) - (pairs + 2)
     out[begins] = counts[begins]
     return out
-
-
-def write_atomically(file: Path, data: bytes) -> None:
-    """Write a file wholly or not at all."""
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(data)
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)

@@ -11,10 +11,10 @@ from typing import Any
 import safetensors.torch
 import torch
 
-from gnpool.influence.labels import write_atomically
 from gnpool.models.checked import MOST_LAYERS, check_tensors
 from gnpool.models.monstor import MONSTOR
 from gnpool.models.saved import SavedModelError
+from gnpool.store.files import write
 from gnpool.store.regular import read_regular
 
 FIELD, KIND = "gnpool", "monstor"
@@ -47,7 +47,7 @@ def save_monstor(path: str | Path, model: MONSTOR, stacked: int, about: Mapping[
         "about": dict(about or {}),
     }
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    write_atomically(Path(path), safetensors.torch.save(weights, {FIELD: json.dumps(spec)}))
+    write(Path(path), safetensors.torch.save(weights, {FIELD: json.dumps(spec)}), shared=True)
     return Path(path)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from gnpool.store.files import sync_folder, write
+
 
 def write_folder(
     folder: str | Path, files: Mapping[str, bytes], replaces: Callable[[Path], bool] = lambda folder: False
@@ -42,10 +44,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
         made.chmod(0o755)  # mkdtemp's is for its user alone
         for name, data in files.items():
             (made / name).parent.mkdir(parents=True, exist_ok=True)
-            with (made / name).open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            write(made / name, data)
         if folder.exists():
             folder.rename(old)
         made.rename(folder)
@@ -56,6 +55,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     finally:
         for rest in (made, old):
             shutil.rmtree(rest, ignore_errors=True)
+    sync_folder(folder.parent)
 
 
 def check_free(folder: Path, replaces: Callable[[Path], bool] = lambda folder: False) -> None:

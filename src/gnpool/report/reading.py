@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnpool.report.fitted import fit_machine, fit_tables, fit_trainings
+from gnpool.report.shape import check_tables
 from gnpool.report.study import Study, Training
 from gnpool.store import Damage, Record, Store
 from gnpool.store.regular import read_regular
@@ -58,7 +59,7 @@ def _json(path: Path) -> dict[str, Any] | None:
         found = json.loads(read_regular(path))
     except FileNotFoundError:
         return None
-    except ValueError as error:  # of JSON, and of UTF-8
+    except (ValueError, RecursionError) as error:  # of JSON, and of UTF-8; of JSON that is nested without end
         raise ValueError(f"'{path}' is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise ValueError(f"'{path}' must hold an object, got {type(found).__name__}")
@@ -73,6 +74,10 @@ def _tables(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
     if not right:
         raise ValueError(f"'{folder / RESULTS}' must hold a list 'tables', each with table, title, metric and cells")
     assert isinstance(tables, list)
+    try:
+        check_tables(tables)
+    except ValueError as error:
+        raise ValueError(f"'{folder / RESULTS}' is not what gnpool writes: {error}") from error
     return tables
 
 

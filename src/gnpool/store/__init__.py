@@ -2,6 +2,7 @@
 
 from gnpool.store.damage import Damage
 from gnpool.store.errors import StoreError, StoreWarning
+from gnpool.store.packing import Packing
 from gnpool.store.store import Record, Store
 
-__all__ = ["Damage", "Record", "Store", "StoreError", "StoreWarning"]
+__all__ = ["Damage", "Packing", "Record", "Store", "StoreError", "StoreWarning"]

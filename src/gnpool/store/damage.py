@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from gnpool.store.files import make_folders, sync_folder, write
-from gnpool.store.keys import RECORD, TENSORS
+from gnpool.store.keys import TENSORS
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def set_aside(root: Path, path: Path, reason: str) -> Damage:
     folder = root / "damaged"
     try:
         make_folders(root, folder)
-        aside = next(file for file in _names(folder / path.name) if not file.exists())
+        aside = free_name(folder / path.name, TENSORS)
         path.rename(aside)  # the record first: without one the unit is not there
         with suppress(FileNotFoundError):
             path.with_suffix(TENSORS).rename(aside.with_suffix(TENSORS))
@@ -49,6 +50,9 @@ def set_aside(root: Path, path: Path, reason: str) -> Damage:
     return Damage(path, reason, aside)
 
 
-def _names(path: Path) -> itertools.chain[Path]:
-    """``path`` and numbered variants: a unit can be damaged more than once."""
-    return itertools.chain([path], (path.with_name(f"{path.stem}.{place}{RECORD}") for place in itertools.count(2)))
+def free_name(path: Path, *others: str) -> Path:
+    """``path`` or a numbered variant where nothing stands, with none of these suffixes either."""
+    names = itertools.chain([path], (path.with_name(f"{path.stem}.{k}{path.suffix}") for k in itertools.count(2)))
+    return next(
+        name for name in names if not any(os.path.lexists(one) for one in (name, *map(name.with_suffix, others)))
+    )

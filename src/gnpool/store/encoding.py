@@ -7,24 +7,24 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
+
+from gnpool.store.errors import Damaged
 
 FLOAT = "$float"  # {"$float": "nan"}: JSON has no word for it, and null means that there is no score
 NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+DEPTH = 100  # of values in values: what is stored can be read wherever Python's own limit of recursion allows a call
 HEAD = re.compile(rb'\{"sha256": "([0-9a-f]{64})",\n')
 
 
-class Damaged(Exception):  # noqa: N818 - a finding that the store acts on, never an error users see
-    """The content is not what was written; the text says how that shows."""
-
-
-def encode(value: Any, name: str, *, finite: bool = False) -> Any:
+def encode(value: Any, name: str, *, finite: bool = False, depth: int = 0) -> Any:
     """``value`` as strict JSON has it; ``name`` is how errors call it.
 
     Args:
         value (Any): None, bool, int, float, str, lists or tuples, and mappings with string keys.
         name (str): The argument, for errors.
         finite (bool, optional): Whether NaN and infinities are refused. (default: ``False``)
+        depth (int, optional): In how many others the value is. (default: ``0``)
     """
     if value is None or isinstance(value, (bool, str)):
         return value
@@ -36,24 +36,39 @@ def encode(value: Any, name: str, *, finite: bool = False) -> Any:
         if finite:
             raise ValueError(f"'{name}' must be finite, got {value}")
         return {FLOAT: str(float(value))}
+    if depth == DEPTH and isinstance(value, (list, tuple, Mapping)):
+        raise ValueError(f"'{name.partition('[')[0]}' must not be nested deeper than {DEPTH}")
     if isinstance(value, (list, tuple)):
-        return [encode(item, f"{name}[{place}]", finite=finite) for place, item in enumerate(value)]
+        return [encode(item, f"{name}[{k}]", finite=finite, depth=depth + 1) for k, item in enumerate(value)]
     if isinstance(value, Mapping):
         for field in value:
             if not isinstance(field, str) or field == FLOAT:
                 raise TypeError(f"'{name}' must have strings other than '{FLOAT}' as keys, got {field!r}")
-        return {field: encode(item, f"{name}[{field!r}]", finite=finite) for field, item in value.items()}
+        return {
+            field: encode(item, f"{name}[{field!r}]", finite=finite, depth=depth + 1) for field, item in value.items()
+        }
     hint = "; use float(...) or int(...)" if hasattr(value, "item") else ""
     raise TypeError(f"'{name}' must be a JSON value, got {type(value).__module__}.{type(value).__qualname__}{hint}")
 
 
 def decode(data: bytes) -> Any:
-    """The value behind JSON bytes that :func:`encode` prepared."""
-    return json.loads(data, object_hook=_float if b'{"$float"' in data else None)
+    """The value behind JSON bytes that :func:`encode` prepared; anything else is :class:`Damaged`."""
+    try:
+        return (WITH_FLOATS if b'{"$float"' in data else PLAIN).decode(data.decode())
+    except (ValueError, KeyError, TypeError, RecursionError) as error:  # of JSON, of its floats, of UTF-8
+        raise Damaged(f"it is not what a store writes ({type(error).__name__}: {error})") from error
 
 
 def _float(fields: dict[str, Any]) -> Any:
     return NONFINITE[fields[FLOAT]] if FLOAT in fields else fields
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+PLAIN = json.JSONDecoder(parse_constant=_refuse)
+WITH_FLOATS = json.JSONDecoder(parse_constant=_refuse, object_hook=_float)
 
 
 def pack(fields: dict[str, Any]) -> bytes:
@@ -80,5 +95,7 @@ def unpack(data: bytes) -> dict[str, Any]:
     if hashlib.sha256(memoryview(data)[head.end() :]).hexdigest().encode() != head[1]:
         raise Damaged("its content does not fit its checksum")
     fields = decode(data)
+    if not isinstance(fields, dict):
+        raise Damaged(f"it holds a {type(fields).__name__}, not fields")
     del fields["sha256"]
     return fields

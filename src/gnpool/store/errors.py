@@ -18,9 +18,14 @@ ADVICE = {
     errno.ENOTDIR: "there is a file where a folder is expected; move it away or choose another folder",
     errno.EEXIST: "there is a file where a folder is expected; move it away or choose another folder",
     errno.EISDIR: "there is a folder where a file is expected; move it away",
+    errno.ELOOP: "links lead back to themselves; remove them or choose another folder",
     errno.ETIMEDOUT: "the owner of this lock does not release it; if that process is gone, remove the file",
     errno.ENAMETOOLONG: "the path is too long for this file system; choose a shorter folder, or a key of fewer fields",
 }
+
+
+class Damaged(Exception):  # noqa: N818 - a finding that the store acts on, never an error users see
+    """The content is not what was written; the text says how that shows."""
 
 
 class StoreError(RuntimeError):

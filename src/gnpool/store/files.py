@@ -1,40 +1,103 @@
-"""Durable, atomic writes: a file is there wholly or not at all, after kill -9 and after a power cut."""
+"""Durable, atomic writes: a file is there wholly or not at all, after kill -9 and after a power cut. Careful reads."""
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import shutil
-from contextlib import suppress
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from gnpool.store.errors import Damaged
 
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would translate line ends, and checksums count them
 NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}  # file systems that know no fsync of a folder
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
-def write(path: Path, data: bytes) -> None:
-    """Put ``data`` at ``path``: a temporary file beside it, fsync, rename, fsync of the folder.
+@contextmanager
+def replacing(path: Path, *, shared: bool = False) -> Iterator[int]:
+    """Inside the block a descriptor for the new content of ``path``, which is there once the block has ended well.
 
-    The temporary name is fixed, so that the next attempt takes over what a killed one left. Writers of one path must
-    hold its lock.
+    The content goes to a temporary file beside ``path``; then fsync, rename, fsync of the folder. After an error in the
+    block nothing has changed. This is the only place of the package that puts files in place of others.
+
+    Args:
+        path (pathlib.Path): The file.
+        shared (bool, optional): Whether several processes may write it at once without a lock. The temporary name is
+            then a new one each time; otherwise it is fixed, so that the next attempt takes over what a killed one left.
+            (default: ``False``)
     """
-    temporary = path.with_name(f".{path.name}.tmp")
+    word = f".{secrets.token_hex(4)}" if shared else ""
+    temporary = path.with_name(f".{path.name}{word}.tmp")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, 0o644)
+        descriptor = _created(temporary)
         try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
+            yield descriptor
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
         temporary.replace(path)
     except BaseException as error:
         remove(temporary)
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             error.filename, error.filename2 = str(path), None  # nobody knows the temporary one
         raise
     sync_folder(path.parent)
+
+
+def write(path: Path, data: bytes, *, shared: bool = False) -> None:
+    """Put ``data`` at ``path``, wholly or not at all; see :func:`replacing`."""
+    with replacing(path, shared=shared) as descriptor:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+
+def _created(temporary: Path) -> int:
+    """A new file: what stands at its name is no file of ours any more, and may be a FIFO or a link."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY
+    try:
+        return os.open(temporary, flags, 0o644)
+    except FileExistsError:
+        temporary.unlink()
+        return os.open(temporary, flags, 0o644)
+
+
+def read(path: str | Path, limit: int) -> bytes:
+    """The content of an ordinary file of at most ``limit`` bytes; nothing else is opened, nor read to its end."""
+    size = check_ordinary(path).st_size
+    if size > limit:
+        raise Damaged(f"'{Path(path).name}' has {size} bytes, and at most {limit} are expected")
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - the same
+        data = file.read(size)
+        while len(data) < size and (more := file.read(size - len(data))):  # the system gives at most 2 GiB at once
+            data += more
+    return data
+
+
+def check_ordinary(path: str | Path) -> os.stat_result:
+    """What the system knows of an ordinary file or a link to one; anything else is :class:`Damaged`."""
+    try:
+        about = os.stat(path)  # noqa: PTH116 - text makes no Path, which would cost more than the call
+    except OSError as error:
+        if error.errno == errno.ELOOP and Path(path).is_symlink():
+            name = Path(path).name
+            raise Damaged(f"'{name}' is a link that leads back to itself, and no ordinary file") from error
+        raise
+    if not stat.S_ISREG(about.st_mode):
+        kind = KINDS.get(stat.S_IFMT(about.st_mode), "something else")
+        raise Damaged(f"'{Path(path).name}' is {kind}, and no ordinary file")
+    return about
 
 
 def remove(path: Path) -> None:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
 from gnpool.store import keys as naming
 from gnpool.store import tensors as blobs
 from gnpool.store.damage import Damage, set_aside
-from gnpool.store.encoding import Damaged, encode, pack, unpack
-from gnpool.store.errors import StoreError, StoreWarning, translated
+from gnpool.store.encoding import encode, pack, unpack
+from gnpool.store.errors import Damaged, StoreError, StoreWarning, translated
 from gnpool.store.files import make_folders, remove, remove_tree, write
 from gnpool.store.keys import RECORD, TENSORS
 from gnpool.store.locks import lock
+from gnpool.store.packing import Drop, Packing
+from gnpool.store.packs import Packs, write_pack
+from gnpool.store.units import RECORD_LIMIT, SCHEMA, Found, Loose, Packed, describe, read_unit, same_results
 
-SCHEMA = 1
 Key = Mapping[str, Any]
 
 
@@ -36,12 +37,25 @@ class Record:
         scores (Any): The raw scores, as they were put (tuples as lists).
         meta (dict): Versions, device, seconds and the like.
         tensors (dict, optional): Curves and weights by name; None if they were not read.
+        dropped (tuple of str): Names of tensors that were left out when the unit was packed. (default: none)
     """
 
     key: dict[str, Any]
     scores: Any
     meta: dict[str, Any]
     tensors: dict[str, Tensor] | None
+    dropped: tuple[str, ...] = ()
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors whose names begin with ``prefix``, by the rest of their names; an error if some were dropped."""
+        if self.tensors is None:
+            raise ValueError("the tensors of this record were not read")
+        if any(name.startswith(prefix) for name in self.dropped):
+            raise ValueError(
+                f"the tensors '{prefix}...' of {dict(self.key)} were dropped when the store was packed; "
+                f"compute the unit again in another folder to have them"
+            )
+        return {name.removeprefix(prefix): value for name, value in self.tensors.items() if name.startswith(prefix)}
 
 
 class Store:
@@ -88,6 +102,7 @@ class Store:
             if create:
                 self.root.mkdir(parents=True, exist_ok=True)
             self._check_root()
+        self._packs = Packs(self.root / "units")
 
     def put(
         self, key: Key, *, scores: Any, tensors: Mapping[str, Any] | None = None, meta: Mapping[str, Any] | None = None
@@ -108,20 +123,22 @@ class Store:
         fields = {
             "schema": SCHEMA,
             "key": encode(dict(sorted(key.items())), "key", finite=True),
-            "tensors": None if blob is None else _described(path, blob),
+            "tensors": None if blob is None else describe(path.stem, blob),
             "meta": encode(dict(meta or {}), "meta"),
             "scores": encode(scores, "scores"),
         }
         data = pack(fields)
+        if len(data) > RECORD_LIMIT:
+            raise ValueError(f"a record must take at most {RECORD_LIMIT:,} bytes, got {len(data):,}; use 'tensors'")
         with translated(path), self._locked(path, "write"):
-            stored = self._read_or_set_aside(path, whole=True)
+            stored = self._read_or_set_aside(path, whole=True) or self._look_packed(path, whole=True)
             if not isinstance(stored, Found):
                 make_folders(self.root, path.parent)
                 _write_both(path, data, blob)
         remove_tree(self._checkpoint(path))
         if isinstance(stored, Damage):
             self._report(stored)
-        if isinstance(stored, Found) and _results(stored.fields) != _results(unpack(data)):
+        if isinstance(stored, Found) and not same_results(stored.fields, unpack(data)):
             warnings.warn(f"'{path}' holds other results of this unit; the first stay", StoreWarning, stacklevel=2)
         return not isinstance(stored, Found)
 
@@ -187,6 +204,33 @@ class Store:
             make_folders(self.root, folder)
         return folder
 
+    def pack(self, table: str | None = None, *, drop: Drop | None = None) -> Packing | None:
+        """Move loose units into a new pack, a zip file in ``units/`` whose units are read like loose ones.
+
+        Other processes may go on reading and writing; what they put is loose. Returns what was moved, or None if no
+        unit was loose.
+
+        Args:
+            table (str, optional): Only units of this table. (default: all)
+            drop (Callable, optional): Called with the key of a unit and the name of a tensor, says whether to leave
+                that tensor out. Scores are always kept. (default: nothing is left out)
+        """
+        units = self.root / "units"
+        with translated(units), self._locked(units, "pack"):
+            done, moved = Packing(self._packs.free_path()), list[Path]()
+            files = self._to_pack(table, drop, done, moved)
+            first = next(files, None)
+            if first is not None:
+                made = write_pack(done.path, itertools.chain([first], files))
+                for name in (record.removesuffix(RECORD) for record in made.records()):  # before any is removed
+                    read_unit(Packed(made, name), name, whole=True)
+            for path in moved:
+                with self._locked(path, "write"):
+                    path.unlink(missing_ok=True)  # the record first: without one the unit is not there
+                    path.with_suffix(TENSORS).unlink(missing_ok=True)
+            self._remove_rests()
+        return done if moved else None
+
     def publish(self, name: str, text: str) -> Path:
         """Write a file that is made from the store, such as a summary, beside it; the last writer wins."""
         path = self.root / name
@@ -203,18 +247,54 @@ class Store:
     def _checkpoint(self, path: Path) -> Path:
         return self.root / "checkpoints" / path.stem
 
+    def _name(self, path: Path) -> str:
+        """How packs call the unit of a record, without suffix."""
+        name = str(path).removeprefix(f"{self.root}{os.sep}units{os.sep}").removesuffix(RECORD)
+        return name if os.sep == "/" else name.replace(os.sep, "/")
+
     def _paths(self, table: str | None) -> list[Path]:
         """The records that may belong to the table, sorted."""
         self._check_root()
+        units = self.root / "units"
+        with translated(units):
+            found = set(self._loose(table))
+            for made in self._packs:
+                found |= {units / name for name in made.records(None if table is None else naming.label(table))}
+        return sorted(found)
+
+    def _loose(self, table: str | None) -> Iterator[Path]:
+        """Records that are files of their own, or what else stands in their place; a folder may be one of units."""
         top = self.root / "units"
         if table is not None:
             top /= naming.label(table)
-        found = []
-        with translated(top):
-            if top.exists():
-                for folder, _, names in os.walk(top, onerror=_raise):
-                    found += [Path(folder, name) for name in names if naming.RECORD_NAME.fullmatch(name)]
-        return sorted(found)
+        if top.exists():
+            for folder, _, names in os.walk(top, onerror=_raise):
+                yield from (Path(folder, name) for name in names if naming.RECORD_NAME.fullmatch(name))
+
+    def _to_pack(
+        self, table: str | None, drop: Drop | None, done: Packing, moved: list[Path]
+    ) -> Iterator[tuple[str, bytes]]:
+        """The members of a pack of all loose units; ``moved`` tells which they are, and those that a pack has."""
+        for path in sorted(self._loose(table)):
+            found = self._look_loose(path, whole=True)
+            if isinstance(found, Damage):
+                self._report(found)
+            if not isinstance(found, Found) or table not in (None, found.fields["key"]["table"]):
+                continue
+            packed = self._look_packed(path, whole=True)
+            moved.append(path)
+            if not isinstance(packed, Found) or not same_results(packed.fields, found.fields):
+                yield from done.add(path, self._name(path), found, drop)
+
+    def _remove_rests(self) -> None:
+        """Remove tensors of packed units that lie there alone, since their packing was killed after their record."""
+        for made in self._packs:
+            for path in (self.root / "units" / name for name in made.records()):
+                rest = path.with_suffix(TENSORS)
+                if rest.exists():
+                    with self._locked(path, "write"):
+                        if not path.exists():
+                            rest.unlink(missing_ok=True)
 
     def _check_root(self) -> None:
         if not self.root.is_dir():
@@ -233,19 +313,23 @@ class Store:
         if not isinstance(found, Found):
             return None
         fields = found.fields
-        return Record(fields["key"], fields["scores"], fields["meta"], found.tensors)
+        dropped = tuple(fields["dropped"]["names"]) if "dropped" in fields else ()
+        return Record(fields["key"], fields["scores"], fields["meta"], found.tensors, dropped)
 
     def _look(self, path: Path, *, whole: bool) -> Found | Damage | None:
         with translated(path):
-            try:
-                return self._read(path, whole=whole)
-            except Damaged as damaged:
-                reason = str(damaged)
-            try:
-                with self._locked(path, "write"):  # another process may just be replacing it
-                    return self._read_or_set_aside(path, whole=whole)
-            except OSError:  # a store that may only be read
-                return Damage(path, reason, None)
+            return self._look_loose(path, whole=whole) or self._look_packed(path, whole=whole)
+
+    def _look_loose(self, path: Path, *, whole: bool) -> Found | Damage | None:
+        try:
+            return self._read(path, whole=whole)
+        except Damaged as damaged:
+            reason = str(damaged)
+        try:
+            with self._locked(path, "write"):  # another process may just be replacing it
+                return self._read_or_set_aside(path, whole=whole)
+        except OSError:  # a store that may only be read
+            return Damage(path, reason, None)
 
     def _read_or_set_aside(self, path: Path, *, whole: bool) -> Found | Damage | None:
         """Read a record whose lock is held."""
@@ -256,56 +340,28 @@ class Store:
 
     def _read(self, path: Path, *, whole: bool) -> Found | None:
         try:
-            fields = unpack(path.read_bytes())
+            return read_unit(Loose(path), self._name(path), whole=whole)
         except FileNotFoundError:
             self._check_root()
             return None
-        if fields["schema"] != SCHEMA:
-            raise StoreError(
-                path,
-                f"it has schema {fields['schema']}, this version of gnpool reads {SCHEMA}; use the one that wrote it",
-            )
-        if self._path(fields["key"]) != path:
-            raise Damaged(f"it is the record of another key, {fields['key']}")
-        expected = fields["tensors"]
-        if expected is None:
-            return Found(fields, {} if whole else None)
-        file = path.with_suffix(TENSORS)
-        try:
-            blob = file.read_bytes() if whole else None
-            size = file.stat().st_size
-        except FileNotFoundError:
-            raise Damaged(f"its tensors, '{file.name}', are missing") from None
-        if size != expected["bytes"]:
-            raise Damaged(f"'{file.name}' has {size} bytes, and had {expected['bytes']}")
-        if blob is None:
-            return Found(fields, None)
-        if _described(path, blob) != expected:
-            raise Damaged(f"the content of '{file.name}' does not fit its checksum")
-        return Found(fields, blobs.load(blob))
+
+    def _look_packed(self, path: Path, *, whole: bool) -> Found | Damage | None:
+        """What the packs have of a unit. They are never changed: a unit that is damaged in one stays there."""
+        damage, name = None, self._name(path)
+        for made in self._packs:
+            if name + RECORD in made.members:
+                files = Packed(made, name)
+                try:
+                    return read_unit(files, name, whole=whole)
+                except Damaged as damaged:
+                    damage = damage or Damage(files.path, str(damaged), None)
+        return damage
 
     def _report(self, damage: Damage) -> None:
         if self.on_damage is not None:
             self.on_damage(damage)
         else:
             warnings.warn(str(damage), StoreWarning, stacklevel=4)
-
-
-class Found(NamedTuple):
-    """A checked record: its fields, and its tensors if they were read."""
-
-    fields: dict[str, Any]
-    tensors: dict[str, Tensor] | None
-
-
-def _described(path: Path, blob: bytes) -> dict[str, Any]:
-    name = path.with_suffix(TENSORS).name
-    return {"file": name, "bytes": len(blob), "sha256": hashlib.sha256(blob).hexdigest()}
-
-
-def _results(fields: dict[str, Any]) -> str:
-    """Text that is equal for equal results; NaN, which equals nothing, included."""
-    return json.dumps([fields["scores"], fields["tensors"]], sort_keys=True)
 
 
 def _write_both(path: Path, data: bytes, blob: bytes | None) -> None:

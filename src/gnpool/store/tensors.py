@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from gnpool.store.encoding import Damaged
+from gnpool.store.errors import Damaged
 
 RESERVED = "__metadata__"  # of the format
 
@@ -28,10 +29,21 @@ def dump(tensors: Mapping[str, Any]) -> bytes:
 
 def load(data: bytes) -> dict[str, Tensor]:
     """The tensors behind the bytes of a safetensors file, on the CPU."""
-    try:
+    with checked():
         return safetensors.torch.load(data)
-    except safetensors.SafetensorError as error:
-        raise Damaged(f"it is not a safetensors file ({error})") from error
+
+
+@contextmanager
+def checked() -> Iterator[None]:
+    """Turn what reading safetensors raises into :class:`Damaged`: the format's own error, and those of odd headers.
+
+    A type that torch does not know is a ``KeyError``; shapes that no tensor can have are the others.
+    """
+    try:
+        yield
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
+        text = " ".join(str(error).split())
+        raise Damaged(f"it is not a safetensors file ({type(error).__name__}: {text})") from error
 
 
 def _plain(value: Any, name: str) -> Tensor:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
+
+from gnpool.store.damage import free_name
+from gnpool.store.errors import Damaged
+from gnpool.store.files import check_ordinary, write
+from gnpool.store.tensors import checked as reading_tensors
 
 DIGEST = "sha256"
 
@@ -23,16 +27,7 @@ def write_checkpoint(path: Path, tensors: dict[str, Tensor], fingerprint: str) -
     metadata = {"fingerprint": fingerprint, DIGEST: _digest(on_cpu)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(save(on_cpu, metadata))
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write(path, save(on_cpu, metadata), shared=True)
     except OSError as error:
         raise OSError(
             error.errno,
@@ -41,21 +36,30 @@ def write_checkpoint(path: Path, tensors: dict[str, Tensor], fingerprint: str) -
         ) from error
 
 
-def read_checkpoint(path: Path, fingerprint: str) -> dict[str, Tensor] | None:
-    """The tensors of a checkpoint; None where there is none, or none that can be read (it is then set aside)."""
-    if not path.exists():
-        return None
+def read_checkpoint(
+    path: Path, fingerprint: str, check: Callable[[dict[str, Tensor]], None] = lambda tensors: None
+) -> dict[str, Tensor] | None:
+    """The tensors of a checkpoint; None where there is none, or none that can be used (it is then set aside).
+
+    Args:
+        path (pathlib.Path): The checkpoint.
+        fingerprint (str): The study that it must belong to; another is an error.
+        check (Callable, optional): Raises :class:`~gnpool.store.errors.Damaged` if the study could not go on from such
+            tensors: a checksum that fits does not say who wrote them. (default: any will do)
+    """
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dict
+        metadata, tensors = _content(path)
         if metadata.get(DIGEST) != _digest(tensors):
-            raise SafetensorError("its content does not match its checksum")
-    except SafetensorError as error:
-        aside = path.with_name(f"{path.name}.damaged")
+            raise Damaged("its content does not match its checksum")
+        if metadata.get("fingerprint") == fingerprint:
+            check(tensors)
+    except FileNotFoundError:
+        return None
+    except Damaged as damaged:
+        aside = free_name(path.with_name(f"{path.name}.damaged"))
         path.replace(aside)
         warnings.warn(
-            f"fit_many: the checkpoint {path} is damaged ({error}); it is now {aside.name}, and the unit starts anew",
+            f"fit_many: the checkpoint {path} is damaged ({damaged}); it is now {aside.name}, and the unit starts anew",
             stacklevel=2,
         )
         return None
@@ -65,6 +69,27 @@ def read_checkpoint(path: Path, fingerprint: str) -> dict[str, Tensor] | None:
             "remove it or choose another 'checkpoint' folder"
         )
     return tensors
+
+
+def _content(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """What is written about a checkpoint, and its tensors; only an ordinary file is opened."""
+    check_ordinary(path)
+    with reading_tensors(), safe_open(path, framework="pt") as file:
+        return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dict
+
+
+def check_like(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """The names, types and shapes of ``expected``, or :class:`~gnpool.store.errors.Damaged`."""
+    if tensors.keys() != expected.keys():
+        odd = sorted(tensors.keys() ^ expected.keys())
+        raise Damaged(f"{odd[0]!r} is in it and should not be, or the reverse")
+    for name, wanted in expected.items():
+        found = tensors[name]
+        if found.shape != wanted.shape or found.dtype != wanted.dtype:
+            raise Damaged(
+                f"{name!r} is {found.dtype} of shape {tuple(found.shape)}, and should be {wanted.dtype} of shape "
+                f"{tuple(wanted.shape)}"
+            )
 
 
 def fingerprint_of(description: object) -> str:

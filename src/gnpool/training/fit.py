@@ -17,8 +17,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from gnpool.engine import Caller, Engine
+from gnpool.store.errors import Damaged
 from gnpool.training.batches import Batches
-from gnpool.training.checkpoint import fingerprint_of, read_checkpoint, write_checkpoint
+from gnpool.training.checkpoint import check_like, fingerprint_of, read_checkpoint, write_checkpoint
 from gnpool.training.cuda_graph import own_stream
 from gnpool.training.program import Forward, Loss
 from gnpool.training.result import Fit
@@ -276,10 +277,16 @@ class _Saver:
     def __init__(self, unit: Unit, path: Path) -> None:
         self.unit, self.path = unit, path
         self.fingerprint = fingerprint_of(unit.describe())
-        saved = read_checkpoint(path, self.fingerprint)
+        saved = read_checkpoint(path, self.fingerprint, self._check)
         if saved is not None:
             unit.load_state(saved)
         self.written = time.monotonic()
+
+    def _check(self, saved: dict[str, Tensor]) -> None:
+        check_like(saved, self.unit.state())
+        epoch, step = int(saved["unit/epoch"]), int(saved["unit/step"])
+        if not 0 <= epoch <= self.unit.study.epochs or step < 0:
+            raise Damaged(f"it stands at step {step} of epoch {epoch}, and {self.unit.study.epochs} epochs are wanted")
 
     def save_sometimes(self) -> None:
         if time.monotonic() - self.written > CHECKPOINT_SECONDS:

@@ -190,10 +190,8 @@ def influence_jobs(amount: InfluenceAmount, store: Store) -> list[Job]:
 
 def model_of(record: Record, choice: Choice) -> tuple[MONSTOR, int]:
     """The model that a training has selected for a probability, and how often it is applied."""
-    model, prefix = seeded(lambda: MONSTOR(MODELS[choice.model]), 0), f"{choice.probability}/"
-    assert record.tensors is not None
-    weights = {n.removeprefix(prefix): v for n, v in record.tensors.items() if n.startswith(prefix)}
-    model.load_state_dict(weights)
+    model = seeded(lambda: MONSTOR(MODELS[choice.model]), 0)
+    model.load_state_dict(record.part(f"{choice.probability}/"))
     return model.eval(), record.scores[choice.probability]["stacked"]
 
 

@@ -193,10 +193,10 @@ def chosen_models(recipe: Recipe, exam: Exam, trained: Record, criterion: str) -
             build = functools.partial(recipe.build, recipe.variants[chosen["variant"]])
             if crystals is None:
                 model = seeded(functools.partial(build, **exam.changes()), seed)
-                weights = {name: value[k] for name, value in _below(f"{criterion}/", trained).items()}
+                weights = {name: value[k] for name, value in trained.part(f"{criterion}/").items()}
             else:
                 model = seeded(functools.partial(_exact, build, crystals[k]), seed)
-                weights = _below(f"loss/{seed}/", trained)
+                weights = trained.part(f"loss/{seed}/")
             model.load_state_dict(weights)
         found[seed] = (model, failed)
     return found
@@ -204,12 +204,6 @@ def chosen_models(recipe: Recipe, exam: Exam, trained: Record, criterion: str) -
 
 def _exact(build: Callable[[], torch.nn.Module], crystal: dict[str, Any]) -> torch.nn.Module:
     return replaced(build(), crystal["poolings"], crystal["biases"])
-
-
-def _below(prefix: str, record: Record) -> dict[str, Tensor]:
-    """The tensors of a record whose names begin so, without that beginning."""
-    assert record.tensors is not None
-    return {name.removeprefix(prefix): value for name, value in record.tensors.items() if name.startswith(prefix)}
 
 
 def _score(seed: int, items: list[Tensor] | None, failed: str | None) -> dict[str, Any]:

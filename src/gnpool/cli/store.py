@@ -1,0 +1,67 @@
+"""``gnpool store``: what can be done to a folder of results as a whole."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gnpool.cli.output import say, show_json
+
+app = typer.Typer(
+    name="store",
+    help="Keep a folder of results: put its units into one file.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _commands() -> None:
+    """Keep a folder of results."""  # with it, the only command has its name
+
+
+@app.command(epilog="Example: gnpool store pack results/quick --drop 'metric/*'")
+def pack(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="What 'gnpool reproduce' wrote.")
+    ],
+    table: Annotated[str | None, typer.Option("--table", "-t", help="Only units of this table of the store.")] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Leave out tensors of such names, for good; may be given several times."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
+) -> None:
+    """Move the units of a store that are files of their own into a zip file, DIR/units/1.zip or the next number.
+
+    Every command reads units from there as before, and writes new ones as files of their own. 'unzip -d DIR/units
+    DIR/units/1.zip' undoes it. Scores are always kept.
+    """
+    from gnpool.store import Store
+
+    patterns = drop or []
+    found = Store(folder, create=False).pack(
+        table, drop=lambda _, name: any(fnmatchcase(name, one) for one in patterns)
+    )
+    if json:
+        show_json(_told(found))
+    elif found is None:
+        say(f"{folder} has no units that are files of their own; nothing was packed.")
+    else:
+        say(str(found))
+
+
+def _told(found: Any) -> dict[str, Any]:
+    if found is None:
+        return {"pack": None, "units": 0, "dropped": {}}
+    dropped = dict(sorted(found.dropped.items()))
+    return {
+        "pack": str(found.path),
+        "units": found.units,
+        "before": found.before,
+        "after": found.after,
+        "dropped": dropped,
+    }
