@@ -215,8 +215,8 @@ def pool_segments(
     if index is not None and ptr is not None:
         raise ValueError(f"{name}: give 'index' or 'ptr', not both")
     rows = x.size(0)
-    if dim_size is not None and dim_size < 0:
-        raise ValueError(f"{name}: 'dim_size' must be at least 0, got {dim_size}")
+    if dim_size is not None:
+        _check_dim_size(dim_size, name)
     if index is not None:
         _check_list(index, "index", name)
         if index.size(0) != rows:
@@ -278,8 +278,7 @@ def pool_neighbors(
             )
     if dim_size is None:
         dim_size = x.size(0)
-    elif dim_size < 0:
-        raise ValueError(f"{name}: 'dim_size' must be at least 0, got {dim_size}")
+    _check_dim_size(dim_size, name)
     p, q, form = _exponents(p, q, growth, zeros, x.size(1), 1, x, name)
     transposed = _needs_gradient(x, edge_weight, p, q) or (not torch.compiler.is_compiling() and library.in_transform())
     layout = _edges(edge_index, x.size(0), dim_size, transposed, name)
@@ -414,6 +413,13 @@ def _exponent(value: float | Tensor, argument: str, channels: int, repeats: int,
     if repeats == 1:
         return value.expand(channels).to(dtype)
     return value.expand(repeats, channels).flatten().to(dtype)
+
+
+def _check_dim_size(dim_size: int, name: str) -> None:
+    if torch.compiler.is_compiling():  # it may be read from the index, and then nobody knows it yet
+        torch._check(dim_size >= 0)
+    elif dim_size < 0:
+        raise ValueError(f"{name}: 'dim_size' must be at least 0, got {dim_size}")
 
 
 def _check_eps(eps: float, name: str) -> None:
