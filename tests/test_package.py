@@ -19,6 +19,7 @@ PUBLIC = {
     "__version__",
     "crystallize",
     "export_model",
+    "find_law",
     "fit_many",
     "fit_portfolio",
     "load_model",
@@ -26,6 +27,7 @@ PUBLIC = {
     "norm_pool_neighbors",
     "param_groups",
     "read",
+    "register_with_pyg",
     "save_model",
 }
 

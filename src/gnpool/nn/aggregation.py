@@ -13,7 +13,7 @@ from torch_geometric.nn.aggr import Aggregation
 
 from gnpool.nn.exponent import check_p_max, exponent, raw_exponent, raw_signed_exponent, signed_exponent
 from gnpool.ops.form import ZEROS
-from gnpool.ops.functional import pool_neighbors, pool_segments
+from gnpool.ops.functional import NO_TORCHSCRIPT, pool_neighbors, pool_segments
 
 COORDINATES = {"growth": "one", "published": "split"}  # with the branches each has where nobody says
 P_MAX = {"growth": 500.0, "published": 50.0}
@@ -120,6 +120,11 @@ class GNPAggregation(Aggregation):
     .. note::
         PyG's convolutions reset the aggregation that they are given. Set exponents afterwards, or use ``start``, which
         a reset restores.
+
+    .. note::
+        A module is one layer wherever it stands. PyG's models of several layers, as ``GIN(..., aggr=GNPAggregation(16))``,
+        hand one instance to all of them, and all then share its exponents and its mixing layer. For layers of their own
+        call :func:`gnpool.register_with_pyg` and give the name: ``GIN(..., aggr="gnp", aggr_kwargs={"channels": 16})``.
 
     Shapes:
         - **input:** x :math:`(*, N, d)` pooled along ``dim``, index :math:`(N)` or ptr :math:`(S + 1)`
@@ -290,7 +295,7 @@ class GNPAggregation(Aggregation):
                 **{self._of_size: size},
             )
         )
-        return out.movedim(0, dim)
+        return out.movedim(0, dim).contiguous()
 
     def pool_neighbors(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, dim_size: int | None = None
@@ -429,6 +434,9 @@ class GNPAggregation(Aggregation):
 
         super()._apply(apply, recurse)
         return self
+
+    def __prepare_scriptable__(self) -> None:
+        raise RuntimeError(f"GNPAggregation: {NO_TORCHSCRIPT}")
 
     def __repr__(self) -> str:
         values = {"mix": self.mix is not None, "bias": self.mix is not None and self.mix.bias is not None}

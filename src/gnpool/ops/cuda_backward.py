@@ -364,7 +364,9 @@ def sources_bwd_kernel(
             edges = ~shared
             if shared:
                 b_sum = tl.sum(_plain_sum(pack, row, e, stop, o_d, m_d, D, BR, R, BD), axis=0)
-                b_dx, b_root = _slope_of(b_x, b_scale, b_unit, b_inverse, b_sum, b_power, b_still, eps, RELU, False, True)
+                b_dx, b_root = _slope_of(
+                    b_x, b_scale, b_unit, b_inverse, b_sum, b_power, b_still, eps, RELU, False, True
+                )
                 b_dx = tl.where(b_dx == 0, 0.0, b_dx * b_root)
         if edges & wide:
             edges = False

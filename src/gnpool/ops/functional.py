@@ -12,10 +12,13 @@ from gnpool.ops import library, reference
 from gnpool.ops.autograd import EagerPool, Pool, in_forward_mode, pool_in_transform
 from gnpool.ops.form import NORM, ZEROS
 from gnpool.ops.layout import Layout
-from gnpool.ops.reference import wide_dtype
+from gnpool.ops.reference import rounded, wide_dtype
 
 _FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _INTEGERS = (torch.int64, torch.int32)
+NO_TORCHSCRIPT = (
+    "TorchScript is not supported; use torch.compile, torch.export or, for ONNX, torch.onnx.export(..., dynamo=True)"
+)
 
 
 def norm_pool(
@@ -206,8 +209,7 @@ def pool_segments(
 ) -> Tensor:
     """:func:`norm_pool` with, for ``relu=True``, relu(x) in place of |x|."""
     name = "norm_pool"
-    _check_rows(x, name)
-    _check_eps(eps, name)
+    _check_call(x, eps, name)
     if x.dim() < 2:
         raise ValueError(
             f"{name}: 'x' must have shape (N, ..., D), got {tuple(x.shape)}; for a single channel use x[:, None]"
@@ -225,23 +227,28 @@ def pool_segments(
             )
         if dim_size is None:
             dim_size = int(index.max()) + 1 if rows > 0 else 0
-        layout = Layout(*library.build_csr(index, dim_size, f"{name}: 'index'"))
+        lists = None if _to_onnx() else Layout(*library.build_csr(index, dim_size, f"{name}: 'index'"))
     elif ptr is not None:
         _check_list(ptr, "ptr", name)
         if ptr.size(0) < 1:
             raise ValueError(f"{name}: 'ptr' must have at least one value, got none")
         if dim_size is not None and dim_size != ptr.size(0) - 1:
             raise ValueError(f"{name}: 'ptr' has {ptr.size(0) - 1} segments but 'dim_size' is {dim_size}")
-        layout = Layout(library.checked_ptr(ptr, rows, f"{name}: 'ptr'"))
+        dim_size = ptr.size(0) - 1
+        lists = None if _to_onnx() else Layout(library.checked_ptr(ptr, rows, f"{name}: 'ptr'"))
     else:
         if dim_size not in (None, 1):
             raise ValueError(f"{name}: without 'index' and 'ptr' there is one segment, but 'dim_size' is {dim_size}")
-        layout = Layout(torch.tensor([0, rows], device=x.device))
+        dim_size = 1
+        lists = None if _to_onnx() else Layout(torch.tensor([0, rows], device=x.device))
     channels = x.size(-1)
     folded = x if x.dim() == 2 else x.flatten(1)
     repeats = folded.size(1) // channels if channels else 0
     p, q, form = _exponents(p, q, growth, zeros, channels, repeats, x, name)
-    y = _pool(folded, None, p, q, layout, eps, relu, form)
+    if lists is None:
+        y = _pool_in_onnx(folded, _segments(index, ptr, rows, x.device), dim_size, p, q, eps, relu, form)
+    else:
+        y = _pool(folded, None, p, q, lists, eps, relu, form)
     return y if x.dim() == 2 else y.reshape(y.size(0), *x.shape[1:])
 
 
@@ -260,8 +267,7 @@ def pool_neighbors(
 ) -> Tensor:
     """:func:`norm_pool_neighbors` with, for ``relu=True``, relu(w x) in place of |w x|."""
     name = "norm_pool_neighbors"
-    _check_rows(x, name)
-    _check_eps(eps, name)
+    _check_call(x, eps, name)
     if x.dim() != 2:
         raise ValueError(f"{name}: 'x' must have shape (N, D), got {tuple(x.shape)}")
     if not isinstance(edge_index, Tensor) or edge_index.dtype not in _INTEGERS:
@@ -280,6 +286,10 @@ def pool_neighbors(
         dim_size = x.size(0)
     _check_dim_size(dim_size, name)
     p, q, form = _exponents(p, q, growth, zeros, x.size(1), 1, x, name)
+    if _to_onnx():
+        source, destination = edge_index
+        messages = x[source] if edge_weight is None else x[source] * edge_weight[:, None]
+        return _pool_in_onnx(messages, destination, dim_size, p, q, eps, relu, form)
     transposed = _needs_gradient(x, edge_weight, p, q) or (not torch.compiler.is_compiling() and library.in_transform())
     layout = _edges(edge_index, x.size(0), dim_size, transposed, name)
     return _pool(x, edge_weight, p, q, layout, eps, relu, form)
@@ -341,6 +351,30 @@ def _pool(
     else:
         y = library.pool(x, weight, layout.ptr, layout.col, layout.eid, p, q, float(eps), relu, form)
     return y if y.dtype == x.dtype else y.to(x.dtype)
+
+
+def _to_onnx() -> bool:
+    """Whether this is traced for ONNX, which has no operator of ours: then the reference is written out."""
+    return torch.compiler.is_compiling() and torch.onnx.is_in_onnx_export()
+
+
+def _pool_in_onnx(
+    z: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor, eps: float, relu: bool, form: int
+) -> Tensor:
+    """The entries z (E, D) pooled by the reference, without lists: ONNX can neither sort stably nor search."""
+    terms = reference.pool_terms(z.to(p.dtype), index.long(), size, p, q, rounded(eps, z.dtype), relu, form)
+    return terms.y.to(z.dtype)
+
+
+def _segments(index: Tensor | None, ptr: Tensor | None, rows: int, device: torch.device) -> Tensor:
+    """The segment of each row."""
+    if index is not None:
+        return index
+    marks = torch.zeros(rows + 1, dtype=torch.int64, device=device)
+    if ptr is None:
+        return marks[:rows]
+    ends = ptr[1:].long()
+    return marks.scatter_add(0, ends, torch.ones_like(ends)).cumsum(0)[:rows]
 
 
 def _needs_gradient(*tensors: Tensor | None) -> bool:
@@ -422,6 +456,9 @@ def _check_dim_size(dim_size: int, name: str) -> None:
         raise ValueError(f"{name}: 'dim_size' must be at least 0, got {dim_size}")
 
 
-def _check_eps(eps: float, name: str) -> None:
+def _check_call(x: Any, eps: float, name: str) -> None:
+    if torch.jit.is_tracing():
+        raise RuntimeError(f"{name}: {NO_TORCHSCRIPT}")
+    _check_rows(x, name)
     if not 0 <= eps < math.inf:
         raise ValueError(f"{name}: 'eps' must be at least 0 and finite, got {eps}")
