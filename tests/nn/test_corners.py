@@ -82,7 +82,7 @@ def test_without_registration_no_name_is_known() -> None:
 )
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_torchscript_is_refused_in_words(attempt: Callable[[Tensor], Any]) -> None:
-    with pytest.raises(RuntimeError, match="TorchScript is not supported; use torch.compile"):
+    with pytest.raises(RuntimeError, match=r"TorchScript is not supported; use torch\.compile"):
         attempt(torch.rand(6, 4))
 
 

@@ -92,7 +92,7 @@ def test_gradients_beside_a_slope_that_overflows(backend, sign, dtype):
         z = (weight[:, None] * rows).detach()
         if bool(((z.abs() < least) & (z != 0)).any()):
             continue
-        y, slope = exact(z, p[case : case + 1], q[case : case + 1], 0.0)
+        _, slope = exact(z, p[case : case + 1], q[case : case + 1], 0.0)
         ends = torch.stack([torch.arange(ROWS), torch.zeros(ROWS, dtype=torch.long)])
         actual = norm_pool_neighbors(
             rows, ends, p=p[case].item(), q=q[case].item(), eps=0.0, edge_weight=weight, dim_size=1

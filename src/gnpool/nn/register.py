@@ -10,8 +10,8 @@ from gnpool.nn.aggregation import GNPAggregation
 def register_with_pyg() -> None:
     r"""Lets PyTorch Geometric find :class:`GNPAggregation` by name, as ``"gnp"`` or ``"GNPAggregation"``.
 
-    Wherever PyG takes ``aggr="mean"``, it then takes ``aggr="gnp"``, with the options of the layer in ``aggr_kwargs``; the
-    channels are always needed. Each layer of a model such as ``GIN`` gets an aggregation of its own. The call adds
+    Wherever PyG takes ``aggr="mean"``, it then takes ``aggr="gnp"``, with the options of the layer in ``aggr_kwargs``;
+    the channels are always needed. Each layer of a model such as ``GIN`` gets an aggregation of its own. The call adds
     a name to ``torch_geometric.nn.aggr`` and changes nothing else. Calling it again does nothing.
 
     Example:
@@ -21,4 +21,4 @@ def register_with_pyg() -> None:
         >>> SAGEConv(16, 32, aggr="gnp", aggr_kwargs={"channels": 16})
         SAGEConv(16, 32, aggr=gnp)
     """
-    torch_geometric.nn.aggr.GNPAggregation = GNPAggregation  # type: ignore[attr-defined]
+    torch_geometric.nn.aggr.GNPAggregation = GNPAggregation

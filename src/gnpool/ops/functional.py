@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.jit._trace import is_tracing
 
 from gnpool.ops import library, reference
 from gnpool.ops.autograd import EagerPool, Pool, in_forward_mode, pool_in_transform
@@ -32,6 +33,7 @@ def norm_pool(
     dim_size: int | None = None,
     eps: float = 1e-6,
     zeros: str = "keep",
+    sizes: Tensor | None = None,
 ) -> Tensor:
     r"""Norm-based pooling of the rows of ``x`` by segment, from `"Learning to Pool in Graph Neural Networks for
     Extrapolation" <https://arxiv.org/abs/2106.06210>`_.
@@ -73,6 +75,17 @@ def norm_pool(
     averages the k rows that stay, while :math:`n^g` still counts all of them. Then the sum of a segment with zeros
     is not the point (1, 1) any more.
 
+    Where the rows of a segment are a sample, ``sizes`` tells how many there are in truth. With k rows drawn from
+    :math:`n_s` the result is
+
+    .. math::
+        y_{s,d} = n_s^{-q_d} \Big( \frac{n_s}{k} \sum_{i \in s} u_{i,d}^{\,p_d} \Big)^{1/p_d}
+        \qquad \text{or} \qquad n_s^{\,g_d} \, M_{p_d}(u_{\cdot,d})
+
+    the sum of the rows that were drawn standing for that of all. Sum and mean are right on average then, every other
+    pooling is biased as long as rows are missing, and less so the more are drawn. Max and min (:math:`p = \pm\infty`) stay
+    those of the rows drawn: what was not drawn is not seen. Where nothing was left out nothing changes.
+
     An empty segment gives 0. NaN gives NaN in its segment and channel only, an infinite entry gives the limit, and
     nothing is clamped. Evaluation is centred on the extreme of each segment, so that no intermediate result
     overflows; sums run in float64 or in blocks of float32 merged in a fixed order: the same input gives the same
@@ -98,10 +111,13 @@ def norm_pool(
         eps (float, optional): The tolerance, at least 0. (default: ``1e-6``)
         zeros (str, optional): What the growth form does with rows of 0, ``"keep"`` or ``"remove"``.
             (default: ``"keep"``)
+        sizes (torch.Tensor, optional): The true number of rows of each segment, above 0, where only a sample of them is in
+            x. It may be less than the rows there are, as when they were drawn with replacement. A segment without rows
+            gives 0, whatever its size. It is a constant: no gradient flows to it. (default: the rows there are)
 
     Shapes:
-        - **input:** x :math:`(N, *, D)`, index :math:`(N)`, ptr :math:`(S + 1)`, p, q and growth :math:`()` or
-          :math:`(D)`
+        - **input:** x :math:`(N, *, D)`, index :math:`(N)`, ptr :math:`(S + 1)`, sizes :math:`(S)`, p, q and growth
+          :math:`()` or :math:`(D)`
         - **output:** :math:`(S, *, D)` in the dtype of x
 
     .. note::
@@ -123,7 +139,17 @@ def norm_pool(
                 [ 7.0000]])
     """
     return pool_segments(
-        x, index, p=p, q=q, growth=growth, ptr=ptr, dim_size=dim_size, eps=eps, zeros=zeros, relu=False
+        x,
+        index,
+        p=p,
+        q=q,
+        growth=growth,
+        ptr=ptr,
+        dim_size=dim_size,
+        eps=eps,
+        zeros=zeros,
+        sizes=sizes,
+        relu=False,
     )
 
 
@@ -138,6 +164,7 @@ def norm_pool_neighbors(
     dim_size: int | None = None,
     eps: float = 1e-6,
     zeros: str = "keep",
+    sizes: Tensor | None = None,
 ) -> Tensor:
     r"""Norm-based pooling over the neighbours of each node.
 
@@ -165,9 +192,11 @@ def norm_pool_neighbors(
         eps (float, optional): The tolerance, at least 0. (default: ``1e-6``)
         zeros (str, optional): What the growth form does with rows of 0, as in :func:`norm_pool`.
             (default: ``"keep"``)
+        sizes (torch.Tensor, optional): The true number of edges into each node where ``edge_index`` holds a sample of
+            them, as in :func:`norm_pool`. (default: the edges there are)
 
     Shapes:
-        - **input:** x :math:`(N, D)`, edge_index :math:`(2, E)`, edge_weight :math:`(E)`
+        - **input:** x :math:`(N, D)`, edge_index :math:`(2, E)`, edge_weight :math:`(E)`, sizes :math:`(M)`
         - **output:** :math:`(M, D)` in the dtype of x, with M = dim_size or N
 
     Example:
@@ -190,6 +219,7 @@ def norm_pool_neighbors(
         dim_size=dim_size,
         eps=eps,
         zeros=zeros,
+        sizes=sizes,
         relu=False,
     )
 
@@ -205,6 +235,7 @@ def pool_segments(
     dim_size: int | None,
     eps: float,
     zeros: str = "keep",
+    sizes: Tensor | None = None,
     relu: bool,
 ) -> Tensor:
     """:func:`norm_pool` with, for ``relu=True``, relu(x) in place of |x|."""
@@ -245,10 +276,12 @@ def pool_segments(
     folded = x if x.dim() == 2 else x.flatten(1)
     repeats = folded.size(1) // channels if channels else 0
     p, q, form = _exponents(p, q, growth, zeros, channels, repeats, x, name)
+    if sizes is not None:
+        _check_sizes(sizes, dim_size, x, name)
     if lists is None:
-        y = _pool_in_onnx(folded, _segments(index, ptr, rows, x.device), dim_size, p, q, eps, relu, form)
+        y = _pool_in_onnx(folded, _segments(index, ptr, rows, x.device), dim_size, p, q, eps, relu, form, sizes)
     else:
-        y = _pool(folded, None, p, q, lists, eps, relu, form)
+        y = _pool(folded, None, p, q, lists, eps, relu, form, sizes, name)
     return y if x.dim() == 2 else y.reshape(y.size(0), *x.shape[1:])
 
 
@@ -263,6 +296,7 @@ def pool_neighbors(
     dim_size: int | None,
     eps: float,
     zeros: str = "keep",
+    sizes: Tensor | None = None,
     relu: bool,
 ) -> Tensor:
     """:func:`norm_pool_neighbors` with, for ``relu=True``, relu(w x) in place of |w x|."""
@@ -286,13 +320,15 @@ def pool_neighbors(
         dim_size = x.size(0)
     _check_dim_size(dim_size, name)
     p, q, form = _exponents(p, q, growth, zeros, x.size(1), 1, x, name)
+    if sizes is not None:
+        _check_sizes(sizes, dim_size, x, name)
     if _to_onnx():
         source, destination = edge_index
         messages = x[source] if edge_weight is None else x[source] * edge_weight[:, None]
-        return _pool_in_onnx(messages, destination, dim_size, p, q, eps, relu, form)
+        return _pool_in_onnx(messages, destination, dim_size, p, q, eps, relu, form, sizes)
     transposed = _needs_gradient(x, edge_weight, p, q) or (not torch.compiler.is_compiling() and library.in_transform())
     layout = _edges(edge_index, x.size(0), dim_size, transposed, name)
-    return _pool(x, edge_weight, p, q, layout, eps, relu, form)
+    return _pool(x, edge_weight, p, q, layout, eps, relu, form, sizes, name)
 
 
 def _edges(edge_index: Any, sources: int, destinations: int, transposed: bool, name: str) -> Layout:
@@ -336,7 +372,16 @@ def _fit(ptr: Tensor, size: int, name: str) -> Tensor:
 
 
 def _pool(
-    x: Tensor, weight: Tensor | None, p: Tensor, q: Tensor, layout: Layout, eps: float, relu: bool, form: int
+    x: Tensor,
+    weight: Tensor | None,
+    p: Tensor,
+    q: Tensor,
+    layout: Layout,
+    eps: float,
+    relu: bool,
+    form: int,
+    sizes: Tensor | None,
+    name: str,
 ) -> Tensor:
     compiling = torch.compiler.is_compiling()
     in_transform = not compiling and library.in_transform()
@@ -350,6 +395,9 @@ def _pool(
             y = Pool.apply(*inputs)[0] if compiling else EagerPool.apply(*inputs)
     else:
         y = library.pool(x, weight, layout.ptr, layout.col, layout.eid, p, q, float(eps), relu, form)
+    if sizes is not None:
+        sizes = library.checked_sizes(sizes, layout.ptr, f"{name}: 'sizes'")
+        y = _of_true_sizes(y, sizes, layout.ptr.diff(), p, q, form)
     return y if y.dtype == x.dtype else y.to(x.dtype)
 
 
@@ -359,11 +407,35 @@ def _to_onnx() -> bool:
 
 
 def _pool_in_onnx(
-    z: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor, eps: float, relu: bool, form: int
+    z: Tensor,
+    index: Tensor,
+    size: int,
+    p: Tensor,
+    q: Tensor,
+    eps: float,
+    relu: bool,
+    form: int,
+    sizes: Tensor | None,
 ) -> Tensor:
     """The entries z (E, D) pooled by the reference, without lists: ONNX can neither sort stably nor search."""
-    terms = reference.pool_terms(z.to(p.dtype), index.long(), size, p, q, rounded(eps, z.dtype), relu, form)
-    return terms.y.to(z.dtype)
+    index = index.long()
+    y = reference.pool_terms(z.to(p.dtype), index, size, p, q, rounded(eps, z.dtype), relu, form).y
+    if sizes is not None:
+        counts = reference.segment_sum(p.new_ones(index.numel(), 1), index, size)[:, 0]
+        y = _of_true_sizes(y, sizes, counts, p, q, form)
+    return y.to(z.dtype)
+
+
+def _of_true_sizes(y: Tensor, sizes: Tensor, counts: Tensor, p: Tensor, q: Tensor, form: int) -> Tensor:
+    """y (S, D) of segments with so many entries, of which ``sizes`` (S,) stand for all.
+
+    Both forms are that of the entries drawn times a power of size / count. The power is taken in two steps, so that a
+    y of 0 stays 0 where it overflows.
+    """
+    log_share = torch.where(counts > 0, sizes.detach().to(p.dtype) / counts.clamp(min=1), 1.0).log()
+    exponent = 1.0 / p - q if form == NORM else -q
+    root = (0.5 * log_share[:, None] * exponent).exp()
+    return (y * root * root).to(y.dtype)
 
 
 def _segments(index: Tensor | None, ptr: Tensor | None, rows: int, device: torch.device) -> Tensor:
@@ -449,6 +521,17 @@ def _exponent(value: float | Tensor, argument: str, channels: int, repeats: int,
     return value.expand(repeats, channels).flatten().to(dtype)
 
 
+def _check_sizes(sizes: Any, segments: int, x: Tensor, name: str) -> None:
+    if not isinstance(sizes, Tensor) or sizes.dtype not in (*_INTEGERS, *_FLOATS):
+        raise TypeError(f"{name}: 'sizes' must be a tensor of integers or floating point numbers, got {_kind(sizes)}")
+    if sizes.dim() != 1 or (not torch.compiler.is_compiling() and sizes.size(0) != segments):
+        raise ValueError(
+            f"{name}: 'sizes' must have one value for each of the {segments} segments, got shape {tuple(sizes.shape)}"
+        )
+    if sizes.device != x.device:
+        raise ValueError(f"{name}: 'sizes' is on {sizes.device} but 'x' is on {x.device}")
+
+
 def _check_dim_size(dim_size: int, name: str) -> None:
     if torch.compiler.is_compiling():  # it may be read from the index, and then nobody knows it yet
         torch._check(dim_size >= 0)
@@ -457,7 +540,7 @@ def _check_dim_size(dim_size: int, name: str) -> None:
 
 
 def _check_call(x: Any, eps: float, name: str) -> None:
-    if torch.jit.is_tracing():
+    if is_tracing():
         raise RuntimeError(f"{name}: {NO_TORCHSCRIPT}")
     _check_rows(x, name)
     if not 0 <= eps < math.inf:

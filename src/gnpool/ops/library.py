@@ -23,6 +23,7 @@ _LIBRARY = torch.library.Library("gnpool", "DEF")
 _LIBRARY.define("build_csr(Tensor index, SymInt size, str name) -> (Tensor ptr, Tensor perm)")
 _LIBRARY.define("checked_ptr(Tensor ptr, SymInt entries, str name) -> Tensor")
 _LIBRARY.define("checked_index(Tensor index, SymInt size, str name) -> Tensor")
+_LIBRARY.define("checked_sizes(Tensor sizes, Tensor ptr, str name) -> Tensor")
 _INPUTS = (
     "Tensor x, Tensor? weight, Tensor ptr, Tensor? col, Tensor? eid, Tensor p, Tensor q, float eps, bool relu, int form"
 )
@@ -62,6 +63,15 @@ def checked_index(index: Tensor, size: int, name: str) -> Tensor:
         return checked
     _check_index(index, size, name)
     return index.long()
+
+
+def checked_sizes(sizes: Tensor, ptr: Tensor, name: str) -> Tensor:
+    """``sizes``, if each is a size where its segment has entries."""
+    if _watched(sizes) or _watched(ptr):
+        checked: Tensor = _OPS.checked_sizes.default(sizes.detach(), ptr, name)
+        return checked
+    _check_sizes(sizes, ptr, name)
+    return sizes
 
 
 def pool(x: Tensor, *rest: Any) -> Tensor:
@@ -130,6 +140,20 @@ def _checked_ptr(ptr: Tensor, entries: int, name: str) -> Tensor:
     return ptr.to(torch.int64, copy=True)
 
 
+def _check_sizes(sizes: Tensor, ptr: Tensor, name: str) -> None:
+    if not checking(ptr):
+        return
+    bad = (ptr.diff() > 0) & ~((sizes > 0) & (sizes < torch.inf))
+    if bool(bad.any()):
+        place = int(bad.nonzero()[0])
+        raise ValueError(f"{name} must be above 0 and finite, got {sizes[place].item()} at position {place}")
+
+
+def _checked_sizes(sizes: Tensor, ptr: Tensor, name: str) -> Tensor:
+    _check_sizes(sizes, ptr, name)
+    return sizes.clone()
+
+
 def _brief(ptr: Tensor) -> str:
     values = ptr.tolist()
     return str(values) if len(values) <= 8 else f"[{', '.join(map(str, values[:6]))}, ..., {values[-1]}]"
@@ -167,6 +191,11 @@ def _checked_fake(index: Tensor, size: int, name: str) -> Tensor:
     return torch.empty_like(index, dtype=torch.int64)
 
 
+def _checked_sizes_fake(sizes: Tensor, ptr: Tensor, name: str) -> Tensor:
+    torch._check(sizes.numel() == ptr.numel() - 1)
+    return torch.empty_like(sizes)
+
+
 def _pool_fake(x: Tensor, weight: Tensor | None, ptr: Tensor, *rest: Any) -> Tensor:
     return x.new_empty((ptr.numel() - 1, x.size(1)), dtype=stats_dtype(x.dtype))
 
@@ -201,6 +230,7 @@ for _name, _kernel, _fake in (
     ("build_csr", _build_csr, _build_csr_fake),
     ("checked_ptr", _checked_ptr, _checked_fake),
     ("checked_index", _checked_index, _checked_fake),
+    ("checked_sizes", _checked_sizes, _checked_sizes_fake),
     ("pool", _pool, _pool_fake),
     ("pool_fwd", _pool_fwd_op, _pool_fwd_fake),
     ("pool_bwd", _pool_bwd_op, _pool_bwd_fake),
@@ -208,5 +238,10 @@ for _name, _kernel, _fake in (
     _LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(f"gnpool::{_name}", _fake, lib=_LIBRARY)
 
-for _op in (_OPS.build_csr.default, _OPS.checked_ptr.default, _OPS.checked_index.default):
+for _op in (
+    _OPS.build_csr.default,
+    _OPS.checked_ptr.default,
+    _OPS.checked_index.default,
+    _OPS.checked_sizes.default,
+):
     torch.library.register_vmap(_op, functools.partial(one_by_one, _op), lib=_LIBRARY)
