@@ -3,8 +3,9 @@
     python -m studies.sampled            # draws anew, and writes the table of docs/guide-pyg.md
     python -m studies.sampled --check    # fails if the table is out of step with the raw outcomes
 
-The degrees of the nodes are log-uniform from 1 to 10,000 and features uniform in (0.5, 1.5). Neighbours are drawn without
-repetition. An outcome is, for each draw, the mean over nodes of the pooled value, as a part of that of all neighbours.
+The degrees of the nodes are log-uniform from 1 to 10,000 and features uniform in (0.5, 1.5). Neighbours are drawn
+without repetition. An outcome is, for each draw, the mean over nodes of the pooled value, as a part of that of all
+neighbours.
 """
 
 from __future__ import annotations

@@ -342,7 +342,8 @@ def test_build_csr(size: int, dtype: torch.dtype) -> None:
     for index in (torch.randint(0, size, (40_000,)), torch.randint(0, size, (40_000,)).sort().values, torch.zeros(0)):
         ptr, perm = cpu.build_csr(index.to(dtype), size)
         want = torch.argsort(index, stable=True)
-        assert torch.equal(perm, want)
+        assert torch.equal(torch.arange(len(index)) if perm is None else perm, want)
+        assert (perm is None) == bool((index.diff() >= 0).all())
         assert torch.equal(ptr, offsets(torch.bincount(index.long(), minlength=size).tolist()))
     with pytest.raises(IndexError, match=rf"^got {size} at position 1$"):
         cpu.build_csr(torch.tensor([0, size, -1], dtype=dtype), size)

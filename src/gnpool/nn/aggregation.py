@@ -123,8 +123,8 @@ class GNPAggregation(Aggregation):
 
     .. note::
         A module is one layer wherever it stands. PyG's models of several layers, as
-        ``GIN(..., aggr=GNPAggregation(16))``, hand one instance to all of them, and all then share its exponents and its
-        mixing layer. For layers of their own call :func:`gnpool.register_with_pyg` and give the name:
+        ``GIN(..., aggr=GNPAggregation(16))``, hand one instance to all of them, and all then share its exponents and
+        its mixing layer. For layers of their own call :func:`gnpool.register_with_pyg` and give the name:
         ``GIN(..., aggr="gnp", aggr_kwargs={"channels": 16})``.
 
     Shapes:
@@ -278,8 +278,8 @@ class GNPAggregation(Aggregation):
             ptr (torch.Tensor, optional): Boundaries of the segments of sorted input; taken when both are given.
             dim_size (int, optional): The number of segments.
             dim (int, optional): The dimension to pool. (default: ``-2``)
-            sizes (torch.Tensor, optional): The true number of elements of each segment where x holds a sample of them, see
-                :func:`gnpool.norm_pool`.
+            sizes (torch.Tensor, optional): The true number of elements of each segment where x holds a sample of them,
+                see :func:`gnpool.norm_pool`.
         """
         self._check_channels(x)
         if dim in (-1, x.dim() - 1):
@@ -306,7 +306,7 @@ class GNPAggregation(Aggregation):
     def pool_neighbors(
         self,
         x: Tensor,
-        edge_index: Tensor,
+        edge_index: Tensor | tuple[Tensor, Tensor],
         edge_weight: Tensor | None = None,
         dim_size: int | None = None,
         sizes: Tensor | None = None,
@@ -316,7 +316,8 @@ class GNPAggregation(Aggregation):
 
         Args:
             x (torch.Tensor): The source nodes, (N, d).
-            edge_index (torch.Tensor or torch_geometric.EdgeIndex): The edges, (2, E).
+            edge_index (torch.Tensor, torch_geometric.EdgeIndex or tuple): The edges, (2, E), or a pair (ptr, source),
+                see :func:`gnpool.norm_pool_neighbors`.
             edge_weight (torch.Tensor, optional): One factor per edge, (E).
             dim_size (int, optional): The number of destination nodes. (default: N)
             sizes (torch.Tensor, optional): The true number of edges into each node where ``edge_index`` holds a sample.

@@ -23,8 +23,8 @@ class GNPConv(GINConv):
     in a subclass with its own message, with a sparse adjacency matrix (whose values are the weights) or
     ``flow="target_to_source"``, and for node features that are not two-dimensional.
 
-    Where a loader hands over a sample of each node's neighbours, ``conv(x, edge_index, sizes=degrees)`` pools as with all of
-    them, see :func:`gnpool.norm_pool`.
+    Where a loader hands over a sample of each node's neighbours, ``conv(x, edge_index, sizes=degrees)`` tells how many
+    there are in truth, see :func:`gnpool.norm_pool`.
 
     Args:
         nn (torch.nn.Module): The network :math:`h_{\mathbf{\Theta}}` after the aggregation.

@@ -65,8 +65,8 @@ def _plan(ptr: Tensor, rows: int, entries: int) -> tuple[Tensor | None, int, int
     return long, count, slots
 
 
-def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Stable counting sort of ``index`` (E,): ptr (size + 1,) and perm (E,).
+def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
+    """Stable counting sort of ``index`` (E,): ptr (size + 1,) and perm (E,), None where the order is right already.
 
     Raises:
         IndexError: with the first value outside [0, size) and its position.
@@ -77,7 +77,7 @@ def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
     code = cpu_index.sort_kernel(index.data_ptr(), index.numel(), size, ptr.data_ptr(), perm.data_ptr())
     if code >= 0:
         raise IndexError(f"got {int(index[code])} at position {code}")
-    return ptr, perm
+    return ptr, None if code == cpu_index.ORDERED else perm
 
 
 def pool_fwd(

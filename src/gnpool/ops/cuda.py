@@ -14,8 +14,7 @@ from torch import Tensor
 from gnpool.ops import cuda_backward, cuda_kernels, cuda_math, reference
 from gnpool.ops.cuda_launch import cdiv, device_of, launch, power_of_2
 from gnpool.ops.form import NORM
-
-build_csr = reference.build_csr
+from gnpool.ops.layout import check_range
 
 #: A tolerance from here on keeps every u, and 1/u, a normal number.
 SAFE = 1e-30
@@ -26,6 +25,7 @@ WARP = {"num_warps": 1, "maxnreg": 64}
 #: Segments that one program packs.
 ROWS = 64
 
+_INT32 = torch.iinfo(torch.int32).max
 #: Values per edge and channel from which two launches more are worth a backward pass without powers per edge.
 SHARED_FROM = 1 << 20
 #: Binary digits that a power may take from a gradient in a unit shared by all segments.
@@ -69,6 +69,15 @@ def _chunk(steps: int, wide: bool) -> int:
     wanted = 1 << max(0, (steps // PROGRAMS).bit_length() - 1)
     least = (256 if steps > 256 * ENOUGH else 128) if wide else 64
     return max(least, min(1024, wanted))
+
+
+def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
+    """As :func:`gnpool.ops.reference.build_csr`; keys of 32 bits take half the passes of a radix sort."""
+    if size > _INT32:
+        return reference.build_csr(index, size)
+    check_range(index, size)
+    ordered, perm = torch.sort(index.to(torch.int32), stable=True)
+    return torch.searchsorted(ordered, torch.arange(size + 1, dtype=torch.int32, device=index.device)), perm
 
 
 def pool_fwd(

@@ -82,9 +82,9 @@ def norm_pool(
         y_{s,d} = n_s^{-q_d} \Big( \frac{n_s}{k} \sum_{i \in s} u_{i,d}^{\,p_d} \Big)^{1/p_d}
         \qquad \text{or} \qquad n_s^{\,g_d} \, M_{p_d}(u_{\cdot,d})
 
-    the sum of the rows that were drawn standing for that of all. Sum and mean are right on average then, every other
-    pooling is biased as long as rows are missing, and less so the more are drawn. Max and min (:math:`p = \pm\infty`) stay
-    those of the rows drawn: what was not drawn is not seen. Where nothing was left out nothing changes.
+    where each row drawn stands for n / k rows. Sum and mean are right on average then. Every other pooling is biased as
+    long as rows are missing, and less so the more are drawn. Max and min (:math:`p = \pm\infty`) stay those of the rows
+    drawn: what was not drawn is not seen. Where nothing was left out nothing changes.
 
     An empty segment gives 0. NaN gives NaN in its segment and channel only, an infinite entry gives the limit, and
     nothing is clamped. Evaluation is centred on the extreme of each segment, so that no intermediate result
@@ -111,9 +111,9 @@ def norm_pool(
         eps (float, optional): The tolerance, at least 0. (default: ``1e-6``)
         zeros (str, optional): What the growth form does with rows of 0, ``"keep"`` or ``"remove"``.
             (default: ``"keep"``)
-        sizes (torch.Tensor, optional): The true number of rows of each segment, above 0, where only a sample of them is in
-            x. It may be less than the rows there are, as when they were drawn with replacement. A segment without rows
-            gives 0, whatever its size. It is a constant: no gradient flows to it. (default: the rows there are)
+        sizes (torch.Tensor, optional): The true number of rows of each segment, above 0, where only a sample of them is
+            in x. It may be less than the rows there are, as when they were drawn with replacement. A segment without
+            rows gives 0, whatever its size. It is a constant: no gradient flows to it. (default: the rows there are)
 
     Shapes:
         - **input:** x :math:`(N, *, D)`, index :math:`(N)`, ptr :math:`(S + 1)`, sizes :math:`(S)`, p, q and growth
@@ -155,7 +155,7 @@ def norm_pool(
 
 def norm_pool_neighbors(
     x: Tensor,
-    edge_index: Tensor,
+    edge_index: Tensor | tuple[Tensor, Tensor],
     *,
     p: float | Tensor,
     q: float | Tensor | None = None,
@@ -182,13 +182,16 @@ def norm_pool_neighbors(
 
     Args:
         x (torch.Tensor): The source nodes.
-        edge_index (torch.Tensor or torch_geometric.EdgeIndex): Sources in the first row, destinations in the second.
-            A sorted ``EdgeIndex`` of known ``sparse_size`` keeps the lists that the kernels need from call to call.
+        edge_index (torch.Tensor, torch_geometric.EdgeIndex or tuple): Sources in the first row, destinations in the
+            second, in any order. A sorted ``EdgeIndex`` of known ``sparse_size`` keeps the lists that the kernels
+            need from call to call. A pair ``(ptr, source)`` is the compressed form that samplers give: the edges into
+            node i come from ``source[ptr[i]:ptr[i + 1]]``, and the kernels take it as it is.
         p (float or torch.Tensor): The exponent, as in :func:`norm_pool`.
         q (float or torch.Tensor, optional): The exponent of the size. (default: ``0.0``, unless ``growth`` is given)
         growth (float or torch.Tensor, optional): The growth, in place of q.
         edge_weight (torch.Tensor, optional): One factor per edge.
-        dim_size (int, optional): The number of destination nodes. (default: the number of source nodes)
+        dim_size (int, optional): The number of destination nodes. (default: the number of source nodes, or what ``ptr``
+            says)
         eps (float, optional): The tolerance, at least 0. (default: ``1e-6``)
         zeros (str, optional): What the growth form does with rows of 0, as in :func:`norm_pool`.
             (default: ``"keep"``)
@@ -287,7 +290,7 @@ def pool_segments(
 
 def pool_neighbors(
     x: Tensor,
-    edge_index: Tensor,
+    edge_index: Tensor | tuple[Tensor, Tensor],
     *,
     p: float | Tensor,
     q: float | Tensor | None = None,
@@ -304,16 +307,19 @@ def pool_neighbors(
     _check_call(x, eps, name)
     if x.dim() != 2:
         raise ValueError(f"{name}: 'x' must have shape (N, D), got {tuple(x.shape)}")
-    if not isinstance(edge_index, Tensor) or edge_index.dtype not in _INTEGERS:
+    if isinstance(edge_index, tuple):
+        dim_size = _check_compressed(edge_index, dim_size, name)
+    elif not isinstance(edge_index, Tensor) or edge_index.dtype not in _INTEGERS:
         raise TypeError(f"{name}: 'edge_index' must be an int64 or int32 tensor, got {_kind(edge_index)}")
-    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+    elif edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"{name}: 'edge_index' must have shape (2, E), got {tuple(edge_index.shape)}")
+    edges = edge_index[1].size(0)
     if edge_weight is not None:
         if not isinstance(edge_weight, Tensor) or edge_weight.dtype not in _FLOATS:
             raise TypeError(f"{name}: 'edge_weight' must be a floating point tensor, got {_kind(edge_weight)}")
-        if edge_weight.shape != edge_index.shape[1:]:
+        if edge_weight.shape != (edges,):
             raise ValueError(
-                f"{name}: 'edge_weight' must have one value for each of the {edge_index.size(1)} edges, "
+                f"{name}: 'edge_weight' must have one value for each of the {edges} edges, "
                 f"got shape {tuple(edge_weight.shape)}"
             )
     if dim_size is None:
@@ -323,11 +329,14 @@ def pool_neighbors(
     if sizes is not None:
         _check_sizes(sizes, dim_size, x, name)
     if _to_onnx():
-        source, destination = edge_index
+        source, destination = _plain_edges(edge_index) if isinstance(edge_index, tuple) else edge_index
         messages = x[source] if edge_weight is None else x[source] * edge_weight[:, None]
         return _pool_in_onnx(messages, destination, dim_size, p, q, eps, relu, form, sizes)
     transposed = _needs_gradient(x, edge_weight, p, q) or (not torch.compiler.is_compiling() and library.in_transform())
-    layout = _edges(edge_index, x.size(0), dim_size, transposed, name)
+    if isinstance(edge_index, tuple):
+        layout = _compressed_edges(edge_index, x.size(0), transposed, name)
+    else:
+        layout = _edges(edge_index, x.size(0), dim_size, transposed, name)
     return _pool(x, edge_weight, p, q, layout, eps, relu, form, sizes, name)
 
 
@@ -341,9 +350,48 @@ def _edges(edge_index: Any, sources: int, destinations: int, transposed: bool, n
     ptr, eid = library.build_csr(destination, destinations, f"{name}: 'edge_index[1]'")
     if not transposed:
         source = library.checked_index(source, sources, f"{name}: 'edge_index[0]'")
-        return Layout(ptr, source[eid], eid)
+        return Layout(ptr, _taken(source, eid), eid)
     t_ptr, t_eid = library.build_csr(source, sources, f"{name}: 'edge_index[0]'")
-    return Layout(ptr, source[eid], eid, t_ptr, destination[t_eid], t_eid)
+    return Layout(ptr, _taken(source, eid), eid, t_ptr, _taken(destination, t_eid), t_eid)
+
+
+def _taken(values: Tensor, perm: Tensor | None) -> Tensor:
+    """``values[perm]``; None says that the order is right already."""
+    return values if perm is None else values[perm]
+
+
+def _compressed_edges(edge_index: tuple[Tensor, Tensor], sources: int, transposed: bool, name: str) -> Layout:
+    """The lists of a pair (ptr, source): they are there, but for the transposed ones, which are counted."""
+    ptr, source = edge_index
+    ptr = library.checked_ptr(ptr, source.size(0), f"{name}: 'edge_index[0]'")
+    source = source.long()
+    if not transposed:
+        return Layout(ptr, library.checked_index(source, sources, f"{name}: 'edge_index[1]'"))
+    t_ptr, t_eid = library.build_csr(source, sources, f"{name}: 'edge_index[1]'")
+    destination = _plain_edges((ptr, source))[1]
+    return Layout(ptr, source, None, t_ptr, _taken(destination, t_eid), t_eid)
+
+
+def _plain_edges(edge_index: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Source and destination of each edge of a pair (ptr, source)."""
+    ptr, source = edge_index
+    nodes = torch.arange(ptr.size(0) - 1, device=ptr.device)
+    return source, torch.repeat_interleave(nodes, ptr.diff(), output_size=source.size(0))
+
+
+def _check_compressed(edge_index: Any, dim_size: int | None, name: str) -> int:
+    """The number of destinations of a pair (ptr, source)."""
+    if len(edge_index) != 2:
+        raise ValueError(f"{name}: a compressed 'edge_index' must be a pair (ptr, source), got {len(edge_index)} parts")
+    for k, part in enumerate(edge_index):
+        _check_list(part, f"edge_index[{k}]", name)
+    ptr = edge_index[0]
+    if ptr.size(0) < 1:
+        raise ValueError(f"{name}: 'edge_index[0]' must have at least one value, got none")
+    if dim_size is not None and dim_size != ptr.size(0) - 1:
+        raise ValueError(f"{name}: 'edge_index[0]' has {ptr.size(0) - 1} nodes but 'dim_size' is {dim_size}")
+    nodes: int = ptr.size(0) - 1
+    return nodes
 
 
 def _cached_edges(edge_index: Any, sources: int, destinations: int, transposed: bool, name: str) -> Layout:

@@ -40,10 +40,13 @@ _OPS = torch.ops.gnpool
 _N_BWD = len(_OPS.pool_bwd.default._schema.arguments)
 
 
-def build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor]:
-    """``ptr`` (size + 1,) and ``perm`` (E,) of ``index`` (E,); an IndexError calls it ``name``."""
+def build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor | None]:
+    """``ptr`` (size + 1,) and ``perm`` (E,) of ``index`` (E,); an IndexError calls it ``name``.
+
+    ``perm`` may be None where nobody watches and the entries are in order: then nothing has to be gathered.
+    """
     call = _OPS.build_csr.default if _watched(index) else _build_csr
-    result: tuple[Tensor, Tensor] = call(index, size, name)
+    result: tuple[Tensor, Tensor | None] = call(index, size, name)
     return result
 
 
@@ -110,12 +113,17 @@ def _watched(tensor: Tensor) -> bool:
     )
 
 
-def _build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor]:
+def _build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor | None]:
     try:
-        result: tuple[Tensor, Tensor] = kernels(index.device.type).build_csr(index, size)
+        result: tuple[Tensor, Tensor | None] = kernels(index.device.type).build_csr(index, size)
     except IndexError as error:
         raise IndexError(f"{name} must lie in [0, {size}), {error}") from error
     return result
+
+
+def _build_csr_op(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor]:
+    ptr, perm = _build_csr(index, size, name)
+    return ptr, torch.arange(index.numel(), device=index.device) if perm is None else perm
 
 
 def _check_index(index: Tensor, size: int, name: str) -> None:
@@ -227,7 +235,7 @@ def one_by_one(op: Callable[..., Any], info: Any, in_dims: tuple[int | None, ...
 
 
 for _name, _kernel, _fake in (
-    ("build_csr", _build_csr, _build_csr_fake),
+    ("build_csr", _build_csr_op, _build_csr_fake),
     ("checked_ptr", _checked_ptr, _checked_fake),
     ("checked_index", _checked_index, _checked_fake),
     ("checked_sizes", _checked_sizes, _checked_sizes_fake),

@@ -289,8 +289,10 @@ def first_derivatives(
 # The backend: the three functions that every set of kernels offers, see ops/registry.py.
 
 
-def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
     """Group ``index`` (E,) by value: ``ptr`` (size + 1,) and the stable order ``perm`` (E,) of the entries.
+
+    A backend that sees at no cost that the entries are in order already may give None in place of that order.
 
     Raises:
         IndexError: with the first value outside [0, size) and its position, see :func:`gnpool.ops.layout.check_range`.
