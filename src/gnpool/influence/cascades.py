@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gnpool.engine import Caller, Engine
 from gnpool.influence.graph import ONES, CascadeGraph
-from gnpool.ops.cpu_threads import run_on_threads, thread_count
+from gnpool.ops.cpu.threads import run_on_threads, thread_count
 
 GAMMA = 0x9E3779B97F4A7C15
 WORD = 64  # cascades in a block

@@ -13,7 +13,7 @@ from torch import Tensor
 from gnpool.influence.cascades import block_keys, block_lanes
 from gnpool.influence.graph import CascadeGraph
 from gnpool.models.monstor import MONSTOR
-from gnpool.ops.cpu_threads import run_on_threads, thread_count
+from gnpool.ops.cpu.threads import run_on_threads, thread_count
 
 TOLERANCE = 1e-6  # rise of the influence below which stacking ends
 WIDTH = 20  # on a GPU the number of candidates is a multiple of it: for other widths kernels would be compiled anew

@@ -9,7 +9,7 @@ S segments; a tile has R rows and BD channels, a round BR tiles. All sums are fl
 at a tie with M.
 """
 
-# ruff: noqa: D103 -- the parameters are described where cuda.py launches the kernels
+# ruff: noqa: D103 -- the parameters are described where backend.py launches the kernels
 
 from __future__ import annotations
 

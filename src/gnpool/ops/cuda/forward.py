@@ -1,6 +1,6 @@
-"""The Triton kernels of the forward pass; ``ops/README.md`` has the derivation and ``cuda.py`` launches them."""
+"""The Triton kernels of the forward pass; ``ops/README.md`` has the derivation and ``backend.py`` launches them."""
 
-# ruff: noqa: D103 -- the parameters are described where cuda.py launches the kernels
+# ruff: noqa: D103 -- the parameters are described where backend.py launches the kernels
 
 # mypy: disable-error-code="assignment"
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gnpool.ops.cuda_math import (
+from gnpool.ops.cuda.arithmetic import (
     HUGE,
     KEEP,
     LN2,
@@ -30,7 +30,7 @@ from gnpool.ops.cuda_math import (
     wide_log_ratio,
     widened,
 )
-from gnpool.ops.cuda_mean import is_small, load_parts, mean_range, merge_means
+from gnpool.ops.cuda.mean import is_small, load_parts, mean_range, merge_means
 
 
 @triton.jit

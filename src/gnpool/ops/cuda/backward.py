@@ -7,7 +7,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gnpool.ops.cuda_math import (
+from gnpool.ops.cuda.arithmetic import (
     HUGE,
     LN2,
     NORM,

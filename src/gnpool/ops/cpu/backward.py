@@ -13,19 +13,7 @@ import math
 import numpy as np
 from numba import njit
 
-from gnpool.ops.cpu_kernels import (
-    AHEAD,
-    PIECE,
-    RUN,
-    entry_weight,
-    find_long,
-    first_at,
-    magnitude,
-    next_task,
-    removes,
-    row_at,
-)
-from gnpool.ops.cpu_math import (
+from gnpool.ops.cpu.arithmetic import (
     BLOCK,
     HUGE,
     INLINE,
@@ -45,6 +33,18 @@ from gnpool.ops.cpu_math import (
     prefetch_row,
     select,
     stack,
+)
+from gnpool.ops.cpu.forward import (
+    AHEAD,
+    PIECE,
+    RUN,
+    entry_weight,
+    find_long,
+    first_at,
+    magnitude,
+    next_task,
+    removes,
+    row_at,
 )
 from gnpool.ops.form import KEEP, NORM
 

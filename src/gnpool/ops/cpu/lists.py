@@ -4,8 +4,8 @@
 
 import numpy as np
 
-from gnpool.ops.cpu_kernels import PIECE
-from gnpool.ops.cpu_math import compiled, pointer
+from gnpool.ops.cpu.arithmetic import compiled, pointer
+from gnpool.ops.cpu.forward import PIECE
 
 #: What :func:`sort_kernel` returns where there was nothing to sort, and where there was.
 ORDERED, SORTED = -1, -2
