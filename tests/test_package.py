@@ -19,14 +19,15 @@ PUBLIC = {
     "__version__",
     "crystallize",
     "export_model",
-    "fit_many",
     "find_law",
+    "fit_many",
     "fit_portfolio",
     "load_model",
     "norm_pool",
     "norm_pool_neighbors",
     "param_groups",
     "read",
+    "register_with_pyg",
     "save_model",
 }
 

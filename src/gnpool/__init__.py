@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gnpool.fit import GNPClassifier, GNPRegressor
     from gnpool.insight import crystallize, export_model, find_law, read
     from gnpool.models import load_model, save_model
-    from gnpool.nn import GNPAggregation, GNPConv, param_groups
+    from gnpool.nn import GNPAggregation, GNPConv, param_groups, register_with_pyg
     from gnpool.ops import norm_pool, norm_pool_neighbors
     from gnpool.training import Batches, Setting, fit_many, fit_portfolio
 
@@ -36,6 +36,7 @@ __all__ = [
     "norm_pool_neighbors",
     "param_groups",
     "read",
+    "register_with_pyg",
     "save_model",
 ]
 
@@ -44,7 +45,7 @@ _LAZY = {
     **dict.fromkeys(("crystallize", "export_model", "find_law", "read"), "gnpool.insight"),
     **dict.fromkeys(("GNPClassifier", "GNPRegressor"), "gnpool.fit"),
     **dict.fromkeys(("load_model", "save_model"), "gnpool.models"),
-    **dict.fromkeys(("GNPAggregation", "GNPConv", "param_groups"), "gnpool.nn"),
+    **dict.fromkeys(("GNPAggregation", "GNPConv", "param_groups", "register_with_pyg"), "gnpool.nn"),
     **dict.fromkeys(("Batches", "Setting", "fit_many", "fit_portfolio"), "gnpool.training"),
 }
 

@@ -8,8 +8,9 @@ import torch
 if torch.get_default_device().type != "cpu":
     pytest.skip("kernels for the CPU", allow_module_level=True)
 
-from gnpool.ops import cpu, library, norm_pool, norm_pool_neighbors
-from gnpool.ops.cpu_math import BLOCK
+from gnpool.ops import library, norm_pool, norm_pool_neighbors
+from gnpool.ops.cpu import backend as cpu
+from gnpool.ops.cpu.arithmetic import BLOCK
 from gnpool.ops.form import KEEP, NORM, REMOVE, ZEROS
 
 NODES, EDGES = 40, 400

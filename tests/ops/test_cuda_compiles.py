@@ -10,7 +10,7 @@ CODE = """
 import itertools, sys
 import triton
 from triton.backends.compiler import GPUTarget
-from gnpool.ops import cuda_backward, cuda_kernels, cuda_math
+from gnpool.ops.cuda import arithmetic, backward, forward
 from gnpool.ops.form import KEEP, NORM, REMOVE
 
 TYPES = {"p": "*fp64", "q": "*fp64", "eps": "fp32"}
@@ -24,7 +24,7 @@ for flag, x, form in CASES:
     names = ("RELU", "DENORMAL", "HAS_COL", "HAS_W", "HAS_EID", "NEED_X", "NEED_W", "SHARED", "EVEN")
     constants = SIZES | {"R": 2 if flag else 1, "FORM": form} | dict.fromkeys(names, flag)
     types = TYPES | {"x": x, "grad_x": x}
-    for module in (cuda_math, cuda_kernels, cuda_backward):
+    for module in (arithmetic, forward, backward):
         for name in sorted(vars(module)):
             if name.endswith("_kernel"):
                 kernel = getattr(module, name)

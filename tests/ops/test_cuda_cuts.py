@@ -5,7 +5,9 @@ import torch
 
 pytest.importorskip("triton")
 
-from gnpool.ops import cuda, cuda_math, reference
+from gnpool.ops import reference
+from gnpool.ops.cuda import arithmetic
+from gnpool.ops.cuda import backend as cuda
 from gnpool.ops.form import KEEP, NORM, REMOVE
 
 # One row, a few or many a tile; chunks shorter and longer than segments. The interpreter is slow: all is small.
@@ -138,7 +140,7 @@ def test_the_unit_of_all_segments_serves_only_a_narrow_range():
     ],
 )
 def test_the_cut_of_the_backward_pass(D, steps, gathered, half, expected, monkeypatch):
-    monkeypatch.setattr(cuda_math, "INTERPRETED", False)
+    monkeypatch.setattr(arithmetic, "INTERPRETED", False)
     assert cuda.backward_blocks(D, steps, gathered, half) == expected
 
 

@@ -7,8 +7,8 @@ import torch
 
 pytest.importorskip("triton")
 
-from gnpool.ops import cuda_launch
-from gnpool.ops.cuda_launch import cdiv, launch, power_of_2
+from gnpool.ops.cuda import launch as cuda_launch
+from gnpool.ops.cuda.launch import cdiv, launch, power_of_2
 
 
 class Kernel:

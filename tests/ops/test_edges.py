@@ -209,6 +209,8 @@ ERRORS = {
         "norm_pool: 'ptr' must have at least one value, got none"),
     "ptr and another dim_size": (lambda: norm_pool(X, ptr=torch.tensor([0, 4]), dim_size=2, p=1), ValueError,
         "norm_pool: 'ptr' has 1 segments but 'dim_size' is 2"),
+    "ptr and a smaller dim_size": (lambda: norm_pool(X, ptr=torch.tensor([0, 2, 4]), dim_size=1, p=1), ValueError,
+        "norm_pool: 'ptr' has 2 segments but 'dim_size' is 1"),
     "dim_size alone": (lambda: norm_pool(X, dim_size=2, p=1), ValueError,
         "norm_pool: without 'index' and 'ptr' there is one segment, but 'dim_size' is 2"),
     "p = 0": (lambda: norm_pool(X, IDX, p=0), ValueError,

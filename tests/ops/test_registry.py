@@ -24,7 +24,7 @@ def use_backends(monkeypatch, *backends):
 
 
 def test_auto_prefers_the_kernels_of_the_device():
-    assert registry.kernels("cpu").__name__ == "gnpool.ops.cpu"
+    assert registry.kernels("cpu").__name__ == "gnpool.ops.cpu.backend"
     assert registry.kernels("mps").__name__ == "gnpool.ops.reference"
 
 
@@ -42,7 +42,7 @@ def test_an_unknown_name_is_an_error(monkeypatch):
 
 
 def test_a_missing_package_falls_back_with_one_warning(monkeypatch):
-    use_backends(monkeypatch, Backend("fast", "gnpool.ops.cpu", ("cpu",), requires="no_such_package"))
+    use_backends(monkeypatch, Backend("fast", "gnpool.ops.cpu.backend", ("cpu",), requires="no_such_package"))
     message = (
         r"the 'fast' kernels cannot be used: no_such_package is not installed \(pip install no_such_package\)\. "
         r"The slower reference takes over; set GNPOOL_BACKEND=reference to choose it without this warning"

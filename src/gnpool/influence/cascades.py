@@ -16,7 +16,7 @@ from torch import Tensor
 from gnpool.engine import Caller, Engine
 from gnpool.influence.graph import ONES, CascadeGraph
 from gnpool.influence.stoppable import new_stop, run_stoppable
-from gnpool.ops.cpu_threads import thread_count
+from gnpool.ops.cpu.threads import thread_count
 
 GAMMA = 0x9E3779B97F4A7C15
 WORD = 64  # cascades in a block

@@ -15,7 +15,7 @@ from gnpool.influence.cascades import block_keys, block_lanes
 from gnpool.influence.graph import CascadeGraph
 from gnpool.influence.stoppable import Stop, new_stop, run_stoppable
 from gnpool.models.monstor import MONSTOR
-from gnpool.ops.cpu_threads import thread_count
+from gnpool.ops.cpu.threads import thread_count
 
 TOLERANCE = 1e-6  # rise of the influence below which stacking ends
 WIDTH = 20  # on a GPU the number of candidates is a multiple of it: for other widths kernels would be compiled anew

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from gnpool.ops.cpu_threads import run_on_threads
+from gnpool.ops.cpu.threads import run_on_threads
 
 POLL = 0.1  # seconds between looks of the main thread, which alone hears of Ctrl-C
 Stop = NDArray[np.int64]  # one number; kernels give up when it is not 0

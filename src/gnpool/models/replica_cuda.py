@@ -19,7 +19,7 @@ from gnpool.models.replica_kernels import (
     slopes_kernel,
 )
 from gnpool.models.replicas import Membership, Neighbors, Pattern
-from gnpool.ops.cuda_launch import cdiv, device_of, launch, power_of_2
+from gnpool.ops.cuda.launch import cdiv, device_of, launch, power_of_2
 
 CHUNKS = 16  # parts of the rows whose extremes are sought side by side
 ROWS, CHANNELS = 16, 128  # of a program

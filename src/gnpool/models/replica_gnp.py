@@ -43,7 +43,7 @@ def gnp(aggr: GNPAggregation, x: Tensor, pattern: Pattern, weight: Tensor | None
     kind = Kind(aggr._widths["pos"], aggr.eps, aggr.p_max, dtype, offset)
     raw = (aggr.raw_p_pos, aggr.raw_p_neg, aggr.raw_q_pos, aggr.raw_q_neg)
     y: Tensor
-    if x.dtype in (torch.float32, torch.float64) and kernels(x.device.type).__name__ == "gnpool.ops.cuda":
+    if x.dtype in (torch.float32, torch.float64) and kernels(x.device.type).__name__ == "gnpool.ops.cuda.backend":
         from gnpool.models.replica_cuda import gnp_on_cuda  # Triton is optional
 
         y = gnp_on_cuda(x, *raw, weight, pattern, kind, aggr.nonneg)

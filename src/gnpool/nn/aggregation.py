@@ -13,7 +13,7 @@ from torch_geometric.nn.aggr import Aggregation
 
 from gnpool.nn.exponent import check_p_max, exponent, raw_exponent, raw_signed_exponent, signed_exponent
 from gnpool.ops.form import ZEROS
-from gnpool.ops.functional import pool_neighbors, pool_segments
+from gnpool.ops.functional import NO_TORCHSCRIPT, pool_neighbors, pool_segments
 
 COORDINATES = {"growth": "one", "published": "split"}  # with the branches each has where nobody says
 P_MAX = {"growth": 500.0, "published": 50.0}
@@ -120,6 +120,12 @@ class GNPAggregation(Aggregation):
     .. note::
         PyG's convolutions reset the aggregation that they are given. Set exponents afterwards, or use ``start``, which
         a reset restores.
+
+    .. note::
+        A module is one layer wherever it stands. PyG's models of several layers, as
+        ``GIN(..., aggr=GNPAggregation(16))``, hand one instance to all of them, and all then share its exponents and
+        its mixing layer. For layers of their own call :func:`gnpool.register_with_pyg` and give the name:
+        ``GIN(..., aggr="gnp", aggr_kwargs={"channels": 16})``.
 
     Shapes:
         - **input:** x :math:`(*, N, d)` pooled along ``dim``, index :math:`(N)` or ptr :math:`(S + 1)`
@@ -261,6 +267,8 @@ class GNPAggregation(Aggregation):
         ptr: Tensor | None = None,
         dim_size: int | None = None,
         dim: int = -2,
+        *,
+        sizes: Tensor | None = None,
     ) -> Tensor:
         r"""Pools ``x`` along ``dim``.
 
@@ -270,6 +278,8 @@ class GNPAggregation(Aggregation):
             ptr (torch.Tensor, optional): Boundaries of the segments of sorted input; taken when both are given.
             dim_size (int, optional): The number of segments.
             dim (int, optional): The dimension to pool. (default: ``-2``)
+            sizes (torch.Tensor, optional): The true number of elements of each segment where x holds a sample of them,
+                see :func:`gnpool.norm_pool`.
         """
         self._check_channels(x)
         if dim in (-1, x.dim() - 1):
@@ -286,23 +296,31 @@ class GNPAggregation(Aggregation):
                 dim_size=dim_size,
                 eps=self.eps,
                 zeros=self.zeros,
+                sizes=sizes,
                 relu=self.nonneg == "relu",
                 **{self._of_size: size},
             )
         )
-        return out.movedim(0, dim)
+        return out.movedim(0, dim).contiguous()
 
     def pool_neighbors(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, dim_size: int | None = None
+        self,
+        x: Tensor,
+        edge_index: Tensor | tuple[Tensor, Tensor],
+        edge_weight: Tensor | None = None,
+        dim_size: int | None = None,
+        sizes: Tensor | None = None,
     ) -> Tensor:
         r"""Pools the neighbours of each node: ``forward(edge_weight[:, None] * x[edge_index[0]], edge_index[1])``
         without the tensor of messages.
 
         Args:
             x (torch.Tensor): The source nodes, (N, d).
-            edge_index (torch.Tensor or torch_geometric.EdgeIndex): The edges, (2, E).
+            edge_index (torch.Tensor, torch_geometric.EdgeIndex or tuple): The edges, (2, E), or a pair (ptr, source),
+                see :func:`gnpool.norm_pool_neighbors`.
             edge_weight (torch.Tensor, optional): One factor per edge, (E).
             dim_size (int, optional): The number of destination nodes. (default: N)
+            sizes (torch.Tensor, optional): The true number of edges into each node where ``edge_index`` holds a sample.
         """
         self._check_channels(x)
         return self._branches(
@@ -314,6 +332,7 @@ class GNPAggregation(Aggregation):
                 dim_size=dim_size,
                 eps=self.eps,
                 zeros=self.zeros,
+                sizes=sizes,
                 relu=self.nonneg == "relu",
                 **{self._of_size: size},
             )
@@ -429,6 +448,9 @@ class GNPAggregation(Aggregation):
 
         super()._apply(apply, recurse)
         return self
+
+    def __prepare_scriptable__(self) -> None:
+        raise RuntimeError(f"GNPAggregation: {NO_TORCHSCRIPT}")
 
     def __repr__(self) -> str:
         values = {"mix": self.mix is not None, "bias": self.mix is not None and self.mix.bias is not None}

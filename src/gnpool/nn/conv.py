@@ -23,6 +23,9 @@ class GNPConv(GINConv):
     in a subclass with its own message, with a sparse adjacency matrix (whose values are the weights) or
     ``flow="target_to_source"``, and for node features that are not two-dimensional.
 
+    Where a loader hands over a sample of each node's neighbours, ``conv(x, edge_index, sizes=degrees)`` tells how many
+    there are in truth, see :func:`gnpool.norm_pool`.
+
     Args:
         nn (torch.nn.Module): The network :math:`h_{\mathbf{\Theta}}` after the aggregation.
         aggr (GNPAggregation): The aggregation; its channels are those of x.
@@ -32,7 +35,7 @@ class GNPConv(GINConv):
 
     Shapes:
         - **input:** x :math:`(N, d)` or :math:`((N_s, d), (N_t, d))` if bipartite, edge_index :math:`(2, E)`,
-          edge_weight :math:`(E)`
+          edge_weight :math:`(E)`, sizes :math:`(N)` or :math:`(N_t)`
         - **output:** :math:`(N, d_{out})` or :math:`(N_t, d_{out})`
 
     Example:
@@ -57,19 +60,24 @@ class GNPConv(GINConv):
         super().__init__(nn, eps, train_eps, aggr=aggr, **kwargs)
 
     def forward(
-        self, x: Tensor | OptPairTensor, edge_index: Adj, edge_weight: OptTensor = None, size: Size = None
+        self,
+        x: Tensor | OptPairTensor,
+        edge_index: Adj,
+        edge_weight: OptTensor = None,
+        size: Size = None,
+        sizes: OptTensor = None,
     ) -> Tensor:
         source, target = (x, x) if isinstance(x, Tensor) else x
         if self._can_fuse(source, edge_index):
-            sizes = self._check_input(edge_index, size)  # as propagate() does, with its errors
-            self._set_size(sizes, 0, source)
+            ends = self._check_input(edge_index, size)  # as propagate() does, with its errors
+            self._set_size(ends, 0, source)
             if target is not None:
-                self._set_size(sizes, 1, target)
-            dim_size = sizes[0] if sizes[1] is None else sizes[1]
-            out = self.aggr_module.pool_neighbors(source, edge_index, edge_weight, dim_size)
+                self._set_size(ends, 1, target)
+            dim_size = ends[0] if ends[1] is None else ends[1]
+            out = self.aggr_module.pool_neighbors(source, edge_index, edge_weight, dim_size, sizes)
         else:
-            # propagate_type: (x: OptPairTensor, edge_weight: OptTensor)
-            out = self.propagate(edge_index, x=(source, target), edge_weight=edge_weight, size=size)
+            # propagate_type: (x: OptPairTensor, edge_weight: OptTensor, sizes: OptTensor)
+            out = self.propagate(edge_index, x=(source, target), edge_weight=edge_weight, sizes=sizes, size=size)
         if target is not None:
             out = out + (1 + self.eps) * target
         result: Tensor = self.nn(out)
@@ -77,6 +85,17 @@ class GNPConv(GINConv):
 
     def message(self, x_j: Tensor, edge_weight: OptTensor) -> Tensor:
         return x_j if edge_weight is None else edge_weight.view(-1, 1) * x_j
+
+    def aggregate(
+        self,
+        inputs: Tensor,
+        index: Tensor,
+        ptr: OptTensor = None,
+        dim_size: int | None = None,
+        sizes: OptTensor = None,
+    ) -> Tensor:
+        out: Tensor = self.aggr_module(inputs, index, ptr, dim_size, self.node_dim, sizes=sizes)
+        return out
 
     def _can_fuse(self, x: Tensor, edge_index: Adj) -> bool:
         hooks = (

@@ -7,15 +7,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.jit._trace import is_tracing
 
 from gnpool.ops import library, reference
 from gnpool.ops.autograd import EagerPool, Pool, in_forward_mode, pool_in_transform
 from gnpool.ops.form import NORM, ZEROS
 from gnpool.ops.layout import Layout
-from gnpool.ops.reference import wide_dtype
+from gnpool.ops.reference import rounded, wide_dtype
 
 _FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _INTEGERS = (torch.int64, torch.int32)
+NO_TORCHSCRIPT = (
+    "TorchScript is not supported; use torch.compile, torch.export or, for ONNX, torch.onnx.export(..., dynamo=True)"
+)
 
 
 def norm_pool(
@@ -29,6 +33,7 @@ def norm_pool(
     dim_size: int | None = None,
     eps: float = 1e-6,
     zeros: str = "keep",
+    sizes: Tensor | None = None,
 ) -> Tensor:
     r"""Norm-based pooling of the rows of ``x`` by segment, from `"Learning to Pool in Graph Neural Networks for
     Extrapolation" <https://arxiv.org/abs/2106.06210>`_.
@@ -70,6 +75,17 @@ def norm_pool(
     averages the k rows that stay, while :math:`n^g` still counts all of them. Then the sum of a segment with zeros
     is not the point (1, 1) any more.
 
+    Where the rows of a segment are a sample, ``sizes`` tells how many there are in truth. With k rows drawn from
+    :math:`n_s` the result is
+
+    .. math::
+        y_{s,d} = n_s^{-q_d} \Big( \frac{n_s}{k} \sum_{i \in s} u_{i,d}^{\,p_d} \Big)^{1/p_d}
+        \qquad \text{or} \qquad n_s^{\,g_d} \, M_{p_d}(u_{\cdot,d})
+
+    where each row drawn stands for n / k rows. Sum and mean are right on average then. Every other pooling is biased as
+    long as rows are missing, and less so the more are drawn. Max and min (:math:`p = \pm\infty`) stay those of the rows
+    drawn: what was not drawn is not seen. Where nothing was left out nothing changes.
+
     An empty segment gives 0. NaN gives NaN in its segment and channel only, an infinite entry gives the limit, and
     nothing is clamped. Evaluation is centred on the extreme of each segment, so that no intermediate result
     overflows; sums run in float64 or in blocks of float32 merged in a fixed order: the same input gives the same
@@ -95,10 +111,13 @@ def norm_pool(
         eps (float, optional): The tolerance, at least 0. (default: ``1e-6``)
         zeros (str, optional): What the growth form does with rows of 0, ``"keep"`` or ``"remove"``.
             (default: ``"keep"``)
+        sizes (torch.Tensor, optional): The true number of rows of each segment, above 0, where only a sample of them is
+            in x. It may be less than the rows there are, as when they were drawn with replacement. A segment without
+            rows gives 0, whatever its size. It is a constant: no gradient flows to it. (default: the rows there are)
 
     Shapes:
-        - **input:** x :math:`(N, *, D)`, index :math:`(N)`, ptr :math:`(S + 1)`, p, q and growth :math:`()` or
-          :math:`(D)`
+        - **input:** x :math:`(N, *, D)`, index :math:`(N)`, ptr :math:`(S + 1)`, sizes :math:`(S)`, p, q and growth
+          :math:`()` or :math:`(D)`
         - **output:** :math:`(S, *, D)` in the dtype of x
 
     .. note::
@@ -120,13 +139,23 @@ def norm_pool(
                 [ 7.0000]])
     """
     return pool_segments(
-        x, index, p=p, q=q, growth=growth, ptr=ptr, dim_size=dim_size, eps=eps, zeros=zeros, relu=False
+        x,
+        index,
+        p=p,
+        q=q,
+        growth=growth,
+        ptr=ptr,
+        dim_size=dim_size,
+        eps=eps,
+        zeros=zeros,
+        sizes=sizes,
+        relu=False,
     )
 
 
 def norm_pool_neighbors(
     x: Tensor,
-    edge_index: Tensor,
+    edge_index: Tensor | tuple[Tensor, Tensor],
     *,
     p: float | Tensor,
     q: float | Tensor | None = None,
@@ -135,6 +164,7 @@ def norm_pool_neighbors(
     dim_size: int | None = None,
     eps: float = 1e-6,
     zeros: str = "keep",
+    sizes: Tensor | None = None,
 ) -> Tensor:
     r"""Norm-based pooling over the neighbours of each node.
 
@@ -152,19 +182,24 @@ def norm_pool_neighbors(
 
     Args:
         x (torch.Tensor): The source nodes.
-        edge_index (torch.Tensor or torch_geometric.EdgeIndex): Sources in the first row, destinations in the second.
-            A sorted ``EdgeIndex`` of known ``sparse_size`` keeps the lists that the kernels need from call to call.
+        edge_index (torch.Tensor, torch_geometric.EdgeIndex or tuple): Sources in the first row, destinations in the
+            second, in any order. A sorted ``EdgeIndex`` of known ``sparse_size`` keeps the lists that the kernels
+            need from call to call. A pair ``(ptr, source)`` is the compressed form that samplers give: the edges into
+            node i come from ``source[ptr[i]:ptr[i + 1]]``, and the kernels take it as it is.
         p (float or torch.Tensor): The exponent, as in :func:`norm_pool`.
         q (float or torch.Tensor, optional): The exponent of the size. (default: ``0.0``, unless ``growth`` is given)
         growth (float or torch.Tensor, optional): The growth, in place of q.
         edge_weight (torch.Tensor, optional): One factor per edge.
-        dim_size (int, optional): The number of destination nodes. (default: the number of source nodes)
+        dim_size (int, optional): The number of destination nodes. (default: the number of source nodes, or what ``ptr``
+            says)
         eps (float, optional): The tolerance, at least 0. (default: ``1e-6``)
         zeros (str, optional): What the growth form does with rows of 0, as in :func:`norm_pool`.
             (default: ``"keep"``)
+        sizes (torch.Tensor, optional): The true number of edges into each node where ``edge_index`` holds a sample of
+            them, as in :func:`norm_pool`. (default: the edges there are)
 
     Shapes:
-        - **input:** x :math:`(N, D)`, edge_index :math:`(2, E)`, edge_weight :math:`(E)`
+        - **input:** x :math:`(N, D)`, edge_index :math:`(2, E)`, edge_weight :math:`(E)`, sizes :math:`(M)`
         - **output:** :math:`(M, D)` in the dtype of x, with M = dim_size or N
 
     Example:
@@ -187,6 +222,7 @@ def norm_pool_neighbors(
         dim_size=dim_size,
         eps=eps,
         zeros=zeros,
+        sizes=sizes,
         relu=False,
     )
 
@@ -202,12 +238,12 @@ def pool_segments(
     dim_size: int | None,
     eps: float,
     zeros: str = "keep",
+    sizes: Tensor | None = None,
     relu: bool,
 ) -> Tensor:
     """:func:`norm_pool` with, for ``relu=True``, relu(x) in place of |x|."""
     name = "norm_pool"
-    _check_rows(x, name)
-    _check_eps(eps, name)
+    _check_call(x, eps, name)
     if x.dim() < 2:
         raise ValueError(
             f"{name}: 'x' must have shape (N, ..., D), got {tuple(x.shape)}; for a single channel use x[:, None]"
@@ -215,8 +251,8 @@ def pool_segments(
     if index is not None and ptr is not None:
         raise ValueError(f"{name}: give 'index' or 'ptr', not both")
     rows = x.size(0)
-    if dim_size is not None and dim_size < 0:
-        raise ValueError(f"{name}: 'dim_size' must be at least 0, got {dim_size}")
+    if dim_size is not None:
+        _check_dim_size(dim_size, name)
     if index is not None:
         _check_list(index, "index", name)
         if index.size(0) != rows:
@@ -225,29 +261,36 @@ def pool_segments(
             )
         if dim_size is None:
             dim_size = int(index.max()) + 1 if rows > 0 else 0
-        layout = Layout(*library.build_csr(index, dim_size, f"{name}: 'index'"))
+        lists = None if _to_onnx() else Layout(*library.build_csr(index, dim_size, f"{name}: 'index'"))
     elif ptr is not None:
         _check_list(ptr, "ptr", name)
         if ptr.size(0) < 1:
             raise ValueError(f"{name}: 'ptr' must have at least one value, got none")
         if dim_size is not None and dim_size != ptr.size(0) - 1:
             raise ValueError(f"{name}: 'ptr' has {ptr.size(0) - 1} segments but 'dim_size' is {dim_size}")
-        layout = Layout(library.checked_ptr(ptr, rows, f"{name}: 'ptr'"))
+        dim_size = ptr.size(0) - 1
+        lists = None if _to_onnx() else Layout(library.checked_ptr(ptr, rows, f"{name}: 'ptr'"))
     else:
         if dim_size not in (None, 1):
             raise ValueError(f"{name}: without 'index' and 'ptr' there is one segment, but 'dim_size' is {dim_size}")
-        layout = Layout(torch.tensor([0, rows], device=x.device))
+        dim_size = 1
+        lists = None if _to_onnx() else Layout(torch.tensor([0, rows], device=x.device))
     channels = x.size(-1)
     folded = x if x.dim() == 2 else x.flatten(1)
     repeats = folded.size(1) // channels if channels else 0
     p, q, form = _exponents(p, q, growth, zeros, channels, repeats, x, name)
-    y = _pool(folded, None, p, q, layout, eps, relu, form)
+    if sizes is not None:
+        _check_sizes(sizes, dim_size, x, name)
+    if lists is None:
+        y = _pool_in_onnx(folded, _segments(index, ptr, rows, x.device), dim_size, p, q, eps, relu, form, sizes)
+    else:
+        y = _pool(folded, None, p, q, lists, eps, relu, form, sizes, name)
     return y if x.dim() == 2 else y.reshape(y.size(0), *x.shape[1:])
 
 
 def pool_neighbors(
     x: Tensor,
-    edge_index: Tensor,
+    edge_index: Tensor | tuple[Tensor, Tensor],
     *,
     p: float | Tensor,
     q: float | Tensor | None = None,
@@ -256,34 +299,45 @@ def pool_neighbors(
     dim_size: int | None,
     eps: float,
     zeros: str = "keep",
+    sizes: Tensor | None = None,
     relu: bool,
 ) -> Tensor:
     """:func:`norm_pool_neighbors` with, for ``relu=True``, relu(w x) in place of |w x|."""
     name = "norm_pool_neighbors"
-    _check_rows(x, name)
-    _check_eps(eps, name)
+    _check_call(x, eps, name)
     if x.dim() != 2:
         raise ValueError(f"{name}: 'x' must have shape (N, D), got {tuple(x.shape)}")
-    if not isinstance(edge_index, Tensor) or edge_index.dtype not in _INTEGERS:
+    if isinstance(edge_index, tuple):
+        dim_size = _check_compressed(edge_index, dim_size, name)
+    elif not isinstance(edge_index, Tensor) or edge_index.dtype not in _INTEGERS:
         raise TypeError(f"{name}: 'edge_index' must be an int64 or int32 tensor, got {_kind(edge_index)}")
-    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+    elif edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"{name}: 'edge_index' must have shape (2, E), got {tuple(edge_index.shape)}")
+    edges = edge_index[1].size(0)
     if edge_weight is not None:
         if not isinstance(edge_weight, Tensor) or edge_weight.dtype not in _FLOATS:
             raise TypeError(f"{name}: 'edge_weight' must be a floating point tensor, got {_kind(edge_weight)}")
-        if edge_weight.shape != edge_index.shape[1:]:
+        if edge_weight.shape != (edges,):
             raise ValueError(
-                f"{name}: 'edge_weight' must have one value for each of the {edge_index.size(1)} edges, "
+                f"{name}: 'edge_weight' must have one value for each of the {edges} edges, "
                 f"got shape {tuple(edge_weight.shape)}"
             )
     if dim_size is None:
         dim_size = x.size(0)
-    elif dim_size < 0:
-        raise ValueError(f"{name}: 'dim_size' must be at least 0, got {dim_size}")
+    _check_dim_size(dim_size, name)
     p, q, form = _exponents(p, q, growth, zeros, x.size(1), 1, x, name)
+    if sizes is not None:
+        _check_sizes(sizes, dim_size, x, name)
+    if _to_onnx():
+        source, destination = _plain_edges(edge_index) if isinstance(edge_index, tuple) else edge_index
+        messages = x[source] if edge_weight is None else x[source] * edge_weight[:, None]
+        return _pool_in_onnx(messages, destination, dim_size, p, q, eps, relu, form, sizes)
     transposed = _needs_gradient(x, edge_weight, p, q) or (not torch.compiler.is_compiling() and library.in_transform())
-    layout = _edges(edge_index, x.size(0), dim_size, transposed, name)
-    return _pool(x, edge_weight, p, q, layout, eps, relu, form)
+    if isinstance(edge_index, tuple):
+        layout = _compressed_edges(edge_index, x.size(0), transposed, name)
+    else:
+        layout = _edges(edge_index, x.size(0), dim_size, transposed, name)
+    return _pool(x, edge_weight, p, q, layout, eps, relu, form, sizes, name)
 
 
 def _edges(edge_index: Any, sources: int, destinations: int, transposed: bool, name: str) -> Layout:
@@ -296,9 +350,48 @@ def _edges(edge_index: Any, sources: int, destinations: int, transposed: bool, n
     ptr, eid = library.build_csr(destination, destinations, f"{name}: 'edge_index[1]'")
     if not transposed:
         source = library.checked_index(source, sources, f"{name}: 'edge_index[0]'")
-        return Layout(ptr, source[eid], eid)
+        return Layout(ptr, _taken(source, eid), eid)
     t_ptr, t_eid = library.build_csr(source, sources, f"{name}: 'edge_index[0]'")
-    return Layout(ptr, source[eid], eid, t_ptr, destination[t_eid], t_eid)
+    return Layout(ptr, _taken(source, eid), eid, t_ptr, _taken(destination, t_eid), t_eid)
+
+
+def _taken(values: Tensor, perm: Tensor | None) -> Tensor:
+    """``values[perm]``; None says that the order is right already."""
+    return values if perm is None else values[perm]
+
+
+def _compressed_edges(edge_index: tuple[Tensor, Tensor], sources: int, transposed: bool, name: str) -> Layout:
+    """The lists of a pair (ptr, source): they are there, but for the transposed ones, which are counted."""
+    ptr, source = edge_index
+    ptr = library.checked_ptr(ptr, source.size(0), f"{name}: 'edge_index[0]'")
+    source = source.long()
+    if not transposed:
+        return Layout(ptr, library.checked_index(source, sources, f"{name}: 'edge_index[1]'"))
+    t_ptr, t_eid = library.build_csr(source, sources, f"{name}: 'edge_index[1]'")
+    destination = _plain_edges((ptr, source))[1]
+    return Layout(ptr, source, None, t_ptr, _taken(destination, t_eid), t_eid)
+
+
+def _plain_edges(edge_index: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Source and destination of each edge of a pair (ptr, source)."""
+    ptr, source = edge_index
+    nodes = torch.arange(ptr.size(0) - 1, device=ptr.device)
+    return source, torch.repeat_interleave(nodes, ptr.diff(), output_size=source.size(0))
+
+
+def _check_compressed(edge_index: Any, dim_size: int | None, name: str) -> int:
+    """The number of destinations of a pair (ptr, source)."""
+    if len(edge_index) != 2:
+        raise ValueError(f"{name}: a compressed 'edge_index' must be a pair (ptr, source), got {len(edge_index)} parts")
+    for k, part in enumerate(edge_index):
+        _check_list(part, f"edge_index[{k}]", name)
+    ptr = edge_index[0]
+    if ptr.size(0) < 1:
+        raise ValueError(f"{name}: 'edge_index[0]' must have at least one value, got none")
+    if dim_size is not None and dim_size != ptr.size(0) - 1:
+        raise ValueError(f"{name}: 'edge_index[0]' has {ptr.size(0) - 1} nodes but 'dim_size' is {dim_size}")
+    nodes: int = ptr.size(0) - 1
+    return nodes
 
 
 def _cached_edges(edge_index: Any, sources: int, destinations: int, transposed: bool, name: str) -> Layout:
@@ -327,7 +420,16 @@ def _fit(ptr: Tensor, size: int, name: str) -> Tensor:
 
 
 def _pool(
-    x: Tensor, weight: Tensor | None, p: Tensor, q: Tensor, layout: Layout, eps: float, relu: bool, form: int
+    x: Tensor,
+    weight: Tensor | None,
+    p: Tensor,
+    q: Tensor,
+    layout: Layout,
+    eps: float,
+    relu: bool,
+    form: int,
+    sizes: Tensor | None,
+    name: str,
 ) -> Tensor:
     compiling = torch.compiler.is_compiling()
     in_transform = not compiling and library.in_transform()
@@ -341,7 +443,58 @@ def _pool(
             y = Pool.apply(*inputs)[0] if compiling else EagerPool.apply(*inputs)
     else:
         y = library.pool(x, weight, layout.ptr, layout.col, layout.eid, p, q, float(eps), relu, form)
+    if sizes is not None:
+        sizes = library.checked_sizes(sizes, layout.ptr, f"{name}: 'sizes'")
+        y = _of_true_sizes(y, sizes, layout.ptr.diff(), p, q, form)
     return y if y.dtype == x.dtype else y.to(x.dtype)
+
+
+def _to_onnx() -> bool:
+    """Whether this is traced for ONNX, which has no operator of ours: then the reference is written out."""
+    return torch.compiler.is_compiling() and torch.onnx.is_in_onnx_export()
+
+
+def _pool_in_onnx(
+    z: Tensor,
+    index: Tensor,
+    size: int,
+    p: Tensor,
+    q: Tensor,
+    eps: float,
+    relu: bool,
+    form: int,
+    sizes: Tensor | None,
+) -> Tensor:
+    """The entries z (E, D) pooled by the reference, without lists: ONNX can neither sort stably nor search."""
+    index = index.long()
+    y = reference.pool_terms(z.to(p.dtype), index, size, p, q, rounded(eps, z.dtype), relu, form).y
+    if sizes is not None:
+        counts = reference.segment_sum(p.new_ones(index.numel(), 1), index, size)[:, 0]
+        y = _of_true_sizes(y, sizes, counts, p, q, form)
+    return y.to(z.dtype)
+
+
+def _of_true_sizes(y: Tensor, sizes: Tensor, counts: Tensor, p: Tensor, q: Tensor, form: int) -> Tensor:
+    """y (S, D) of segments with so many entries, of which ``sizes`` (S,) stand for all.
+
+    Both forms are that of the entries drawn times a power of size / count. The power is taken in two steps, so that a
+    y of 0 stays 0 where it overflows.
+    """
+    log_share = torch.where(counts > 0, sizes.detach().to(p.dtype) / counts.clamp(min=1), 1.0).log()
+    exponent = 1.0 / p - q if form == NORM else -q
+    root = (0.5 * log_share[:, None] * exponent).exp()
+    return (y * root * root).to(y.dtype)
+
+
+def _segments(index: Tensor | None, ptr: Tensor | None, rows: int, device: torch.device) -> Tensor:
+    """The segment of each row."""
+    if index is not None:
+        return index
+    marks = torch.zeros(rows + 1, dtype=torch.int64, device=device)
+    if ptr is None:
+        return marks[:rows]
+    ends = ptr[1:].long()
+    return marks.scatter_add(0, ends, torch.ones_like(ends)).cumsum(0)[:rows]
 
 
 def _needs_gradient(*tensors: Tensor | None) -> bool:
@@ -416,6 +569,27 @@ def _exponent(value: float | Tensor, argument: str, channels: int, repeats: int,
     return value.expand(repeats, channels).flatten().to(dtype)
 
 
-def _check_eps(eps: float, name: str) -> None:
+def _check_sizes(sizes: Any, segments: int, x: Tensor, name: str) -> None:
+    if not isinstance(sizes, Tensor) or sizes.dtype not in (*_INTEGERS, *_FLOATS):
+        raise TypeError(f"{name}: 'sizes' must be a tensor of integers or floating point numbers, got {_kind(sizes)}")
+    if sizes.dim() != 1 or (not torch.compiler.is_compiling() and sizes.size(0) != segments):
+        raise ValueError(
+            f"{name}: 'sizes' must have one value for each of the {segments} segments, got shape {tuple(sizes.shape)}"
+        )
+    if sizes.device != x.device:
+        raise ValueError(f"{name}: 'sizes' is on {sizes.device} but 'x' is on {x.device}")
+
+
+def _check_dim_size(dim_size: int, name: str) -> None:
+    if torch.compiler.is_compiling():  # it may be read from the index, and then nobody knows it yet
+        torch._check(dim_size >= 0)
+    elif dim_size < 0:
+        raise ValueError(f"{name}: 'dim_size' must be at least 0, got {dim_size}")
+
+
+def _check_call(x: Any, eps: float, name: str) -> None:
+    if is_tracing():
+        raise RuntimeError(f"{name}: {NO_TORCHSCRIPT}")
+    _check_rows(x, name)
     if not 0 <= eps < math.inf:
         raise ValueError(f"{name}: 'eps' must be at least 0 and finite, got {eps}")

@@ -23,6 +23,7 @@ _LIBRARY = torch.library.Library("gnpool", "DEF")
 _LIBRARY.define("build_csr(Tensor index, SymInt size, str name) -> (Tensor ptr, Tensor perm)")
 _LIBRARY.define("checked_ptr(Tensor ptr, SymInt entries, str name) -> Tensor")
 _LIBRARY.define("checked_index(Tensor index, SymInt size, str name) -> Tensor")
+_LIBRARY.define("checked_sizes(Tensor sizes, Tensor ptr, str name) -> Tensor")
 _INPUTS = (
     "Tensor x, Tensor? weight, Tensor ptr, Tensor? col, Tensor? eid, Tensor p, Tensor q, float eps, bool relu, int form"
 )
@@ -39,10 +40,13 @@ _OPS = torch.ops.gnpool
 _N_BWD = len(_OPS.pool_bwd.default._schema.arguments)
 
 
-def build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor]:
-    """``ptr`` (size + 1,) and ``perm`` (E,) of ``index`` (E,); an IndexError calls it ``name``."""
+def build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor | None]:
+    """``ptr`` (size + 1,) and ``perm`` (E,) of ``index`` (E,); an IndexError calls it ``name``.
+
+    ``perm`` may be None where nobody watches and the entries are in order: then nothing has to be gathered.
+    """
     call = _OPS.build_csr.default if _watched(index) else _build_csr
-    result: tuple[Tensor, Tensor] = call(index, size, name)
+    result: tuple[Tensor, Tensor | None] = call(index, size, name)
     return result
 
 
@@ -62,6 +66,15 @@ def checked_index(index: Tensor, size: int, name: str) -> Tensor:
         return checked
     _check_index(index, size, name)
     return index.long()
+
+
+def checked_sizes(sizes: Tensor, ptr: Tensor, name: str) -> Tensor:
+    """``sizes``, if each is a size where its segment has entries."""
+    if _watched(sizes) or _watched(ptr):
+        checked: Tensor = _OPS.checked_sizes.default(sizes.detach(), ptr, name)
+        return checked
+    _check_sizes(sizes, ptr, name)
+    return sizes
 
 
 def pool(x: Tensor, *rest: Any) -> Tensor:
@@ -100,12 +113,17 @@ def _watched(tensor: Tensor) -> bool:
     )
 
 
-def _build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor]:
+def _build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor | None]:
     try:
-        result: tuple[Tensor, Tensor] = kernels(index.device.type).build_csr(index, size)
+        result: tuple[Tensor, Tensor | None] = kernels(index.device.type).build_csr(index, size)
     except IndexError as error:
         raise IndexError(f"{name} must lie in [0, {size}), {error}") from error
     return result
+
+
+def _build_csr_op(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor]:
+    ptr, perm = _build_csr(index, size, name)
+    return ptr, torch.arange(index.numel(), device=index.device) if perm is None else perm
 
 
 def _check_index(index: Tensor, size: int, name: str) -> None:
@@ -128,6 +146,20 @@ def _check_ptr(ptr: Tensor, entries: int, name: str) -> None:
 def _checked_ptr(ptr: Tensor, entries: int, name: str) -> Tensor:
     _check_ptr(ptr, entries, name)
     return ptr.to(torch.int64, copy=True)
+
+
+def _check_sizes(sizes: Tensor, ptr: Tensor, name: str) -> None:
+    if not checking(ptr):
+        return
+    bad = (ptr.diff() > 0) & ~((sizes > 0) & (sizes < torch.inf))
+    if bool(bad.any()):
+        place = int(bad.nonzero()[0])
+        raise ValueError(f"{name} must be above 0 and finite, got {sizes[place].item()} at position {place}")
+
+
+def _checked_sizes(sizes: Tensor, ptr: Tensor, name: str) -> Tensor:
+    _check_sizes(sizes, ptr, name)
+    return sizes.clone()
 
 
 def _brief(ptr: Tensor) -> str:
@@ -167,6 +199,11 @@ def _checked_fake(index: Tensor, size: int, name: str) -> Tensor:
     return torch.empty_like(index, dtype=torch.int64)
 
 
+def _checked_sizes_fake(sizes: Tensor, ptr: Tensor, name: str) -> Tensor:
+    torch._check(sizes.numel() == ptr.numel() - 1)
+    return torch.empty_like(sizes)
+
+
 def _pool_fake(x: Tensor, weight: Tensor | None, ptr: Tensor, *rest: Any) -> Tensor:
     return x.new_empty((ptr.numel() - 1, x.size(1)), dtype=stats_dtype(x.dtype))
 
@@ -198,9 +235,10 @@ def one_by_one(op: Callable[..., Any], info: Any, in_dims: tuple[int | None, ...
 
 
 for _name, _kernel, _fake in (
-    ("build_csr", _build_csr, _build_csr_fake),
+    ("build_csr", _build_csr_op, _build_csr_fake),
     ("checked_ptr", _checked_ptr, _checked_fake),
     ("checked_index", _checked_index, _checked_fake),
+    ("checked_sizes", _checked_sizes, _checked_sizes_fake),
     ("pool", _pool, _pool_fake),
     ("pool_fwd", _pool_fwd_op, _pool_fwd_fake),
     ("pool_bwd", _pool_bwd_op, _pool_bwd_fake),
@@ -208,5 +246,10 @@ for _name, _kernel, _fake in (
     _LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(f"gnpool::{_name}", _fake, lib=_LIBRARY)
 
-for _op in (_OPS.build_csr.default, _OPS.checked_ptr.default, _OPS.checked_index.default):
+for _op in (
+    _OPS.build_csr.default,
+    _OPS.checked_ptr.default,
+    _OPS.checked_index.default,
+    _OPS.checked_sizes.default,
+):
     torch.library.register_vmap(_op, functools.partial(one_by_one, _op), lib=_LIBRARY)

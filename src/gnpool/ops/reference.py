@@ -34,7 +34,9 @@ class _Ratios(NamedTuple):
 
     kept: Tensor  # does the entry take part?
     positive: Tensor  # is the ratio above 0? (true for NaN, so that it passes through)
-    value: Tensor  # in (0, 1]; 1 stands in where there is none, so that powers and logs stay finite
+    far: Tensor  # is it too small for a normal number? Then only its logarithm is used
+    value: Tensor  # in (0, 1]; 1 stands in where there is none or it is far, so that powers stay finite
+    log: Tensor  # its logarithm; 0 stands in where there is none
     tie: Tensor  # 1 where the entry equals the extreme, NaN for NaN, else 0
 
 
@@ -74,7 +76,7 @@ def pool_terms(z: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor, eps: f
     inverse = torch.where(infinite, 0.0, 1.0 / finite_p)
     exponent = torch.where(infinite, 1.0, _side(p) * p)  # |p|, with a derivative at 0
 
-    power = torch.where(infinite, ratios.tie, torch.where(ratios.positive, ratios.value.pow(exponent), 0.0))
+    power = torch.where(infinite, ratios.tie, torch.where(ratios.positive, _power(ratios, exponent), 0.0))
     power = torch.where(ratios.kept, power, 0.0)
     total = torch.where(alive, segment_sum(power, index, size), 1.0)  # at least 1: the extreme itself
 
@@ -84,7 +86,7 @@ def pool_terms(z: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor, eps: f
     unit = torch.where(infinite & extreme.isfinite(), extreme + (ties - ties.detach()), extreme)
 
     if form == NORM:
-        mean_log = segment_sum(power * ratios.value.log(), index, size) / total
+        mean_log = segment_sum(power * ratios.log, index, size) / total
         size_factor = count.clamp(min=1.0) ** -q
         y = unit * total**inverse * size_factor
         scale = size_factor * total ** (inverse - 1.0)
@@ -119,7 +121,7 @@ def _power_mean(ratios: _Ratios, total: Tensor, index: Tensor, p: Tensor) -> tup
     here = ratios.kept & ratios.positive
     vanishing = ratios.kept & ~ratios.positive  # its power is 0: a zero beside p > 0, an infinite value beside p <= 0
     members = segment_sum(ratios.kept.to(p.dtype), index, size).clamp(min=1.0)
-    log_ratio = _side(p) * ratios.value.log()
+    log_ratio = _side(p) * ratios.log
     inverse = torch.where((p == 0) | p.isinf(), 0.0, 1.0 / torch.where(p == 0, 1.0, p))
     finite_p = torch.where(p.isinf(), 1.0, p)
 
@@ -153,23 +155,30 @@ def exp_integral(t: Tensor, k: int) -> Tensor:
 
 def pool_gradients(
     grad: Tensor, z: Tensor, index: Tensor, terms: Terms, p: Tensor, eps: float, relu: bool, form: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Gradients in z (E, D), p (D,) and q (D,) of ``(grad * y).sum()``, from the terms of the forward pass."""
-    kept, positive, ratio, tie = _ratios(z, terms.extreme.detach()[index], p, eps, relu, form)
+) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
+    r"""Gradients in z (E, D), p (D,) and q (D,) of ``(grad * y).sum()``, from the terms of the forward pass.
+
+    That in z comes as two factors of equal range: one of them times a small z or weight is finite where their product
+    is not.
+    """
+    ratios = _ratios(z, terms.extreme.detach()[index], p, eps, relu, form)
     infinite = p.isinf()
     exponent = torch.where(infinite, 1.0, _side(p) * (p - 1.0))  # |p| - sign p
     at_zero = torch.where(exponent == 0, 1.0, torch.where(exponent > 0, 0.0, torch.inf))
-    power = torch.where(infinite, tie, torch.where(positive, ratio.pow(exponent), at_zero))
+    root = torch.where(ratios.positive, _power(ratios, exponent / 2.0), at_zero)
+    root = torch.where(infinite, 1.0, root)
 
     flat = z <= 0 if relu else z == 0  # |x| and relu have no slope there
-    still = flat | ~kept
+    still = flat | ~ratios.kept
     sign = torch.ones_like(z) if relu else z.sign()
-    grad_z = torch.where(still, 0.0, (grad * terms.scale)[index] * torch.where(still, 0.0, power) * sign)
+    root = torch.where(still, 0.0, root)
+    share = torch.where(infinite, ratios.tie, root)
+    first = torch.where(still, 0.0, (grad * terms.scale)[index] * share * sign)
 
     log_count = segment_sum(z.new_ones(index.numel(), 1), index, grad.size(0)).clamp(min=1.0).log()
     grad_p = (grad * terms.slope).sum(0)
     grad_q = -(grad * torch.where(log_count == 0, 0.0, terms.y * log_count)).sum(0)
-    return grad_z, grad_p, grad_q
+    return (first, root), grad_p, grad_q
 
 
 def _side(p: Tensor) -> Tensor:
@@ -204,9 +213,18 @@ def _ratios(z: Tensor, extreme: Tensor, p: Tensor, eps: float, relu: bool, form:
     regular = kept & u.isfinite() & extreme.isfinite() & (extreme > 0)  # a quotient of these is what it should be
     smaller = torch.where(regular, torch.where(p > 0, u, extreme), 1.0)
     larger = torch.where(regular, torch.where(p > 0, extreme, u), 1.0)
-    ratio = torch.where(regular, smaller / larger, tie)
-    positive = ~(ratio <= 0)
-    return _Ratios(kept, positive, torch.where(positive & kept, ratio, 1.0), tie)
+    quotient = smaller / larger
+    far = (smaller > 0) & (quotient < torch.finfo(z.dtype).tiny)
+    ratio = torch.where(regular, quotient, tie)
+    positive = far | ~(ratio <= 0)
+    value = torch.where(positive & kept & ~far, ratio, 1.0)
+    difference = torch.where(far, smaller, 1.0).log() - torch.where(far, larger, 1.0).log()
+    return _Ratios(kept, positive, far, value, torch.where(far, difference, value.log()), tie)
+
+
+def _power(ratios: _Ratios, exponent: Tensor) -> Tensor:
+    """The ratios to a power; 1 where there is none."""
+    return torch.where(ratios.far, (exponent * ratios.log).exp(), ratios.value.pow(exponent))
 
 
 def entries(
@@ -255,12 +273,12 @@ def first_derivatives(
     rows = x.to(p.dtype)
     z, index = entries(rows, weight, ptr, col, eid)
     terms = pool_terms(z, index, ptr.numel() - 1, p, q, eps, relu, form)
-    grad_z, grad_p, grad_q = pool_gradients(grad.to(p.dtype), z, index, terms, p, eps, relu, form)
-    grad_weight = grad_z.new_empty(0)
-    grad_x = grad_z
+    (first, root), grad_p, grad_q = pool_gradients(grad.to(p.dtype), z, index, terms, p, eps, relu, form)
+    grad_weight = first.new_empty(0)
+    grad_x = first * root
     if weight is not None:
-        grad_weight = (grad_z * (rows if col is None else rows[col])).sum(1)
-        grad_x = grad_z * (weight if eid is None else weight[eid]).to(z.dtype)[:, None]
+        grad_weight = (first * (rows if col is None else rows[col]) * root).sum(1)
+        grad_x = first * (weight if eid is None else weight[eid]).to(z.dtype)[:, None] * root
         if eid is not None:
             grad_weight = torch.zeros_like(grad_weight).scatter(0, eid, grad_weight)
     if col is not None:
@@ -271,8 +289,10 @@ def first_derivatives(
 # The backend: the three functions that every set of kernels offers, see ops/registry.py.
 
 
-def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
     """Group ``index`` (E,) by value: ``ptr`` (size + 1,) and the stable order ``perm`` (E,) of the entries.
+
+    A backend that sees at no cost that the entries are in order already may give None in place of that order.
 
     Raises:
         IndexError: with the first value outside [0, size) and its position, see :func:`gnpool.ops.layout.check_range`.

@@ -45,8 +45,8 @@ class Backend:
 BACKENDS = {
     backend.name: backend
     for backend in (
-        Backend("numba", "gnpool.ops.cpu", ("cpu",), requires="numba"),
-        Backend("triton", "gnpool.ops.cuda", ("cuda", "cpu") if _INTERPRETED else ("cuda",), requires="triton"),
+        Backend("numba", "gnpool.ops.cpu.backend", ("cpu",), requires="numba"),
+        Backend("triton", "gnpool.ops.cuda.backend", ("cuda", "cpu") if _INTERPRETED else ("cuda",), requires="triton"),
         Backend("reference", "gnpool.ops.reference", ()),
     )
 }

@@ -85,9 +85,9 @@ class StackedOptimizer:
 def _kernel(device: torch.device) -> Callable[..., None] | None:
     """The step as one kernel, a function of its tensors in order, if a compiler serves the device."""
     name = kernels(device.type).__name__
-    if name == "gnpool.ops.cpu":
+    if name == "gnpool.ops.cpu.backend":
         return _numba_step
-    return _triton_step if name == "gnpool.ops.cuda" else None
+    return _triton_step if name == "gnpool.ops.cuda.backend" else None
 
 
 def _numba_step(flat: Tensor, *tensors: Tensor | None) -> None:
@@ -98,7 +98,7 @@ def _numba_step(flat: Tensor, *tensors: Tensor | None) -> None:
 
 
 def _triton_step(flat: Tensor, *tensors: Tensor | None) -> None:
-    from gnpool.ops.cuda_launch import cdiv, launch
+    from gnpool.ops.cuda.launch import cdiv, launch
     from gnpool.training.optimizer_cuda import BLOCK, step_kernel  # Triton is optional
 
     arguments = [flat if tensor is None else tensor for tensor in tensors]  # no decay: a pointer that is not touched

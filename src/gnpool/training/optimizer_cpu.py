@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from gnpool.ops.cpu_math import BLOCK, cast, compiled, pointer, stack
+from gnpool.ops.cpu.arithmetic import BLOCK, cast, compiled, pointer, stack
 
 
 @compiled

@@ -9,7 +9,7 @@ import torch
 import triton
 from torch import Tensor
 
-from gnpool.ops.cuda_math import INTERPRETED
+from gnpool.ops.cuda.arithmetic import INTERPRETED
 
 _COMPILED: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
 #: From here on a compiled kernel takes all parameters in the order of its signature, constants too.

@@ -11,11 +11,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gnpool.ops import cuda_backward, cuda_kernels, cuda_math, reference
-from gnpool.ops.cuda_launch import cdiv, device_of, launch, power_of_2
+from gnpool.ops import reference
+from gnpool.ops.cuda import arithmetic
+from gnpool.ops.cuda.arithmetic import partition_kernel
+from gnpool.ops.cuda.backward import (
+    merge_bwd_kernel,
+    pack_kernel,
+    pool_bwd_kernel,
+    range_kernel,
+    sources_bwd_kernel,
+    total_kernel,
+    unit_kernel,
+)
+from gnpool.ops.cuda.forward import merge_fwd_kernel, pool_fwd_kernel
+from gnpool.ops.cuda.launch import cdiv, device_of, launch, power_of_2
 from gnpool.ops.form import NORM
-
-build_csr = reference.build_csr
+from gnpool.ops.layout import check_range
 
 #: A tolerance from here on keeps every u, and 1/u, a normal number.
 SAFE = 1e-30
@@ -26,6 +37,7 @@ WARP = {"num_warps": 1, "maxnreg": 64}
 #: Segments that one program packs.
 ROWS = 64
 
+_INT32 = torch.iinfo(torch.int32).max
 #: Values per edge and channel from which two launches more are worth a backward pass without powers per edge.
 SHARED_FROM = 1 << 20
 #: Binary digits that a power may take from a gradient in a unit shared by all segments.
@@ -57,7 +69,7 @@ def _blocks(D: int, steps: int, gathered: bool, tiles: int, rows: int = 1) -> Bl
     channels = min(128, power_of_2(D))
     wide = gathered and channels == 128
     chunk = _chunk(steps * cdiv(D, channels), wide)
-    if cuda_math.INTERPRETED:  # it pays by the instruction, whatever the size of a tile
+    if arithmetic.INTERPRETED:  # it pays by the instruction, whatever the size of a tile
         return Blocks(chunk, 8, channels, 1)
     if gathered:
         tiles = 4 if wide else 5
@@ -69,6 +81,15 @@ def _chunk(steps: int, wide: bool) -> int:
     wanted = 1 << max(0, (steps // PROGRAMS).bit_length() - 1)
     least = (256 if steps > 256 * ENOUGH else 128) if wide else 64
     return max(least, min(1024, wanted))
+
+
+def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
+    """As :func:`gnpool.ops.reference.build_csr`; keys of 32 bits take half the passes of a radix sort."""
+    if size > _INT32:
+        return reference.build_csr(index, size)
+    check_range(index, size)
+    ordered, perm = torch.sort(index.to(torch.int32), stable=True)
+    return torch.searchsorted(ordered, torch.arange(size + 1, dtype=torch.int32, device=index.device)), perm
 
 
 def pool_fwd(
@@ -102,12 +123,12 @@ def pool_fwd(
         pointers = outputs if stats else outputs * 4  # the last three are not touched
         flags = {"HAS_COL": col is not None, "HAS_W": weight is not None, "HAS_EID": eid is not None}
         launch(
-            cuda_kernels.pool_fwd_kernel, grid, x, _or(weight, x), ptr, _or(col, ptr), _or(eid, ptr), p, q, starts,
+            pool_fwd_kernel, grid, x, _or(weight, x), ptr, _or(col, ptr), _or(eid, ptr), p, q, starts,
             *pointers, parts, eps, S, E, D, int(stats), RELU=relu, DENORMAL=eps < SAFE, EVEN=D % blocks.BD == 0,
             num_warps=1, FORM=form, **blocks._asdict(), **flags,
         )  # fmt: skip
         launch(
-            cuda_kernels.merge_fwd_kernel, grid, ptr, p, q, starts, *pointers, parts, S, E, D, int(stats),
+            merge_fwd_kernel, grid, ptr, p, q, starts, *pointers, parts, S, E, D, int(stats),
             CHUNK=blocks.CHUNK, DENORMAL=eps < SAFE, FORM=form, BR=4, BD=blocks.BD, **WARP,
         )  # fmt: skip
     return outputs
@@ -157,7 +178,7 @@ def pool_bwd(
             starts, chunks = _partition(ptr, S, E, blocks.CHUNK)
             sums = x.new_empty((chunks, 2, D), dtype=torch.float64)
             launch(
-                cuda_backward.pool_bwd_kernel, (chunks, columns), grad, x, ptr, _or(col, ptr), p, starts, y, extreme,
+                pool_bwd_kernel, (chunks, columns), grad, x, ptr, _or(col, ptr), p, starts, y, extreme,
                 scale, slope, grad_x, sums, eps, S, E, D, HAS_COL=col is not None, FORM=form,
                 **blocks._asdict(), **flags,
             )  # fmt: skip
@@ -167,7 +188,7 @@ def pool_bwd(
             pack = torch.empty_like(extreme)
             sums = x.new_empty((cdiv(S, ROWS), 2, D), dtype=torch.float64)
             launch(
-                cuda_backward.pack_kernel, (sums.size(0), columns), grad, ptr, p, y, extreme, scale, slope, units, fits,
+                pack_kernel, (sums.size(0), columns), grad, ptr, p, y, extreme, scale, slope, units, fits,
                 pack, sums, S, D, SHARED=shared, FORM=form, ROWS=ROWS, BR=8, BD=blocks.BD, num_warps=4,
             )  # fmt: skip
             t_ptr = t_ptr.contiguous()
@@ -176,14 +197,14 @@ def pool_bwd(
             parts = x.new_empty((chunks, 2, D), dtype=torch.float32)
             by_block = x.new_empty((columns, E) if need_weight else 0, dtype=torch.float32)
             launch(
-                cuda_backward.sources_bwd_kernel, (chunks, columns), x, _or(weight, x), t_ptr, t_row, _or(t_eid, t_ptr),
+                sources_bwd_kernel, (chunks, columns), x, _or(weight, x), t_ptr, t_row, _or(t_eid, t_ptr),
                 p, starts, extreme, pack, units, fits, grad_x, by_block, parts, eps, N, E, D, SHARED=shared,
                 HAS_W=weight is not None, HAS_EID=t_eid is not None, NEED_W=need_weight, FORM=form,
                 **blocks._asdict(), **flags,
             )  # fmt: skip
             if need_x:
                 launch(
-                    cuda_backward.merge_bwd_kernel, (chunks, columns), t_ptr, starts, grad_x, parts, N, E, D,
+                    merge_bwd_kernel, (chunks, columns), t_ptr, starts, grad_x, parts, N, E, D,
                     CHUNK=blocks.CHUNK, BR=4, BD=blocks.BD, num_warps=1,
                 )  # fmt: skip
             if need_weight:
@@ -200,11 +221,9 @@ def _shared_unit(extreme: Tensor, p: Tensor, channels: int) -> tuple[Tensor, Ten
     rows = cdiv(S, each)
     ranges, units = extreme.new_empty((rows, 2, D)), extreme.new_empty(D)
     flags = torch.empty(columns, dtype=torch.int32, device=extreme.device)
+    launch(range_kernel, (rows, columns), extreme, ranges, S, D, ROWS=each, BR=16, BD=channels, num_warps=4)
     launch(
-        cuda_backward.range_kernel, (rows, columns), extreme, ranges, S, D, ROWS=each, BR=16, BD=channels, num_warps=4
-    )
-    launch(
-        cuda_backward.unit_kernel, (columns,), ranges, p, units, flags, rows, D, DIGITS=SHARED_DIGITS, BR=32,
+        unit_kernel, (columns,), ranges, p, units, flags, rows, D, DIGITS=SHARED_DIGITS, BR=32,
         BD=channels, num_warps=8,
     )  # fmt: skip
     return units, flags
@@ -216,7 +235,7 @@ def _total(sums: Tensor) -> Tensor:
     if rows > 4 * ROWS:
         totals = sums.new_empty((cdiv(rows, 4 * ROWS), *sums.shape[1:]))
         grid = (totals.size(0), cdiv(width, 32))
-        launch(cuda_backward.total_kernel, grid, sums, totals, rows, width, ROWS=4 * ROWS, BR=16, BD=32, num_warps=4)
+        launch(total_kernel, grid, sums, totals, rows, width, ROWS=4 * ROWS, BR=16, BD=32, num_warps=4)
         sums = totals
     return sums.sum(0)
 
@@ -227,7 +246,7 @@ def _partition(ptr: Tensor, S: int, E: int, chunk: int) -> tuple[Tensor, int]:
     starts = ptr.new_empty(chunks + 1)
     grid = (cdiv(chunks + 1, 128),)
     launch(
-        cuda_math.partition_kernel, grid, ptr, starts, S, E, chunks, CHUNK=chunk, STEPS=max(1, S.bit_length()),
+        partition_kernel, grid, ptr, starts, S, E, chunks, CHUNK=chunk, STEPS=max(1, S.bit_length()),
         BLOCK=128, num_warps=4,
     )  # fmt: skip
     return starts, chunks

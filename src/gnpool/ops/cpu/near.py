@@ -21,19 +21,7 @@ import math
 import numpy as np
 from numba import njit
 
-from gnpool.ops.cpu_kernels import (
-    AHEAD,
-    PARTS,
-    PIECE,
-    entry_weight,
-    find_long,
-    first_at,
-    magnitude,
-    next_task,
-    order_key,
-    row_at,
-)
-from gnpool.ops.cpu_math import (
+from gnpool.ops.cpu.arithmetic import (
     BLOCK,
     INLINE,
     bits,
@@ -52,6 +40,18 @@ from gnpool.ops.cpu_math import (
     second_near,
     select,
     stack,
+)
+from gnpool.ops.cpu.forward import (
+    AHEAD,
+    PARTS,
+    PIECE,
+    entry_weight,
+    find_long,
+    first_at,
+    magnitude,
+    next_task,
+    order_key,
+    row_at,
 )
 from gnpool.ops.form import REMOVE
 

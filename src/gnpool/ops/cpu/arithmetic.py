@@ -32,7 +32,7 @@ _KERNEL: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FA
 
 
 def _sources_stamp() -> tuple[tuple[str, int, int], ...]:
-    files = sorted(Path(__file__).parent.glob("cpu*.py"))
+    files = sorted(Path(__file__).parent.glob("*.py"))
     return tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
 
 

@@ -9,7 +9,7 @@ S segments; a tile has R rows and BD channels, a round BR tiles. All sums are fl
 at a tie with M.
 """
 
-# ruff: noqa: D103 -- the parameters are described where cuda.py launches the kernels
+# ruff: noqa: D103 -- the parameters are described where backend.py launches the kernels
 
 from __future__ import annotations
 
@@ -145,7 +145,12 @@ def log_ratio(b_u, b_scale, b_M, b_inverse, DENORMAL: tl.constexpr):
 @triton.jit
 def wide_log_ratio(b_u, b_scale, b_M, b_inverse, DENORMAL: tl.constexpr):
     """As :func:`log_ratio`, also where the ratio itself is too large or too small for a float."""
-    b_l = log_ratio(b_u, b_scale, b_M, b_inverse, DENORMAL)
+    return widened(log_ratio(b_u, b_scale, b_M, b_inverse, DENORMAL), b_u, b_scale, b_M, DENORMAL)
+
+
+@triton.jit
+def widened(b_l, b_u, b_scale, b_M, DENORMAL: tl.constexpr):
+    """What :func:`log_ratio` gave, or the difference of two logarithms where its quotient was out of range."""
     b_far = log2_denormal(b_u) - log2_denormal(b_M) + log2(b_scale) if DENORMAL else log2(b_u) - log2(b_M)
     return tl.where(tl.abs(b_l) < 100.0, b_l, b_far)
 

@@ -20,19 +20,7 @@ Powers are computed in float64, so that a segment far from G loses nothing.
 
 import numpy as np
 
-from gnpool.ops.cpu_kernels import (
-    AHEAD,
-    PARTS,
-    PIECE,
-    RUN,
-    find_long,
-    finish,
-    first_at,
-    magnitude,
-    next_task,
-    removes,
-)
-from gnpool.ops.cpu_math import (
+from gnpool.ops.cpu.arithmetic import (
     BLOCK,
     bits,
     cast,
@@ -45,6 +33,18 @@ from gnpool.ops.cpu_math import (
     prefetch_row,
     select,
     stack,
+)
+from gnpool.ops.cpu.forward import (
+    AHEAD,
+    PARTS,
+    PIECE,
+    RUN,
+    find_long,
+    finish,
+    first_at,
+    magnitude,
+    next_task,
+    removes,
 )
 from gnpool.ops.form import KEEP, NORM, REMOVE
 

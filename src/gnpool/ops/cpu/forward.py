@@ -9,7 +9,7 @@ Per segment and channel, with u = v + eps, l = log2(u / M) and M the largest (p 
 A = sum 2^(p l) and B = sum l 2^(p l). Both signs of p share this form, so one loop serves both.
 
 The growth form needs one number more, K: the entries that take part. It is 1 in the norm form, since
-y = M (A / K)^(1/p) n^-q is then the same formula. Exponents near 0 have kernels of their own, in ``cpu_near.py``.
+y = M (A / K)^(1/p) n^-q is then the same formula. Exponents near 0 have kernels of their own, in ``near.py``.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numba import njit
 
-from gnpool.ops.cpu_math import (
+from gnpool.ops.cpu.arithmetic import (
     BLOCK,
     HUGE,
     INLINE,

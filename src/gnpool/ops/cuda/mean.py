@@ -14,7 +14,7 @@ the rows are read again with the M_p just found as the unit. A range of rows lea
 part is to the sums what a row is: k l E0, k e^x and e^x G + k l^2 E1, with l of its m.
 """
 
-# ruff: noqa: D103 -- the parameters are described where cuda.py launches the kernels
+# ruff: noqa: D103 -- the parameters are described where backend.py launches the kernels
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, disable-error-code="assignment"
 
@@ -23,7 +23,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gnpool.ops.cuda_math import LN2, entries, exp2, log2, log_ratio, magnitude, reciprocal
+from gnpool.ops.cuda.arithmetic import LN2, entries, exp2, log2, log_ratio, magnitude, reciprocal
 
 SMALL = tl.constexpr(1.0)  # |p| below it goes this way
 TRIES = tl.constexpr(3)  # one is the rule, two find the mean from any unit; the third is for units that overflow

@@ -1,6 +1,6 @@
-"""The Triton kernels of the forward pass; ``ops/README.md`` has the derivation and ``cuda.py`` launches them."""
+"""The Triton kernels of the forward pass; ``ops/README.md`` has the derivation and ``backend.py`` launches them."""
 
-# ruff: noqa: D103 -- the parameters are described where cuda.py launches the kernels
+# ruff: noqa: D103 -- the parameters are described where backend.py launches the kernels
 
 # mypy: disable-error-code="assignment"
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gnpool.ops.cuda_math import (
+from gnpool.ops.cuda.arithmetic import (
     HUGE,
     KEEP,
     LN2,
@@ -27,8 +27,10 @@ from gnpool.ops.cuda_math import (
     magnitude,
     reciprocal,
     unit_of,
+    wide_log_ratio,
+    widened,
 )
-from gnpool.ops.cuda_mean import is_small, load_parts, mean_range, merge_means
+from gnpool.ops.cuda.mean import is_small, load_parts, mean_range, merge_means
 
 
 @triton.jit
@@ -205,7 +207,7 @@ def _quick_range(
 def _rescale(b_key, b_A, b_T, b_new, b_p, b_sign, DENORMAL: tl.constexpr):
     """A and T of a part with its own extreme, sign * M = key, in the unit of another. A part of nothing stays so."""
     b_scale, b_M, b_inverse = unit_of(b_new * b_sign, DENORMAL)
-    b_shift = _exponent(b_p, log_ratio(b_key * b_sign, b_scale, b_M, b_inverse, DENORMAL))
+    b_shift = _exponent(b_p, wide_log_ratio(b_key * b_sign, b_scale, b_M, b_inverse, DENORMAL))
     b_factor = exp2(b_shift)
     m = b_A == 0
     return tl.where(m, 0.0, b_factor * b_A), tl.where(m, 0.0, b_factor * (b_T + b_A * b_shift))
@@ -220,7 +222,9 @@ def _reduce_range(
     """sign * M, A, T = sum 2^t t and K of the entries from start to stop. A row not kept has the u that vanishes.
 
     A thread keeps the sums of its own rows and channels, so that threads meet once a segment, and not at all if R = 1.
+    A ratio out of range of a float has a power that counts only for |p| < 1; growth forms do not come here with those.
     """
+    far = tl.min(tl.where(m_d, tl.abs(b_p), 1.0), axis=0) < 1.0
     b_key = tl.full([R, BD], float("-inf"), tl.float32)
     b_A = tl.zeros([R, BD], tl.float32)
     b_T = tl.zeros([R, BD], tl.float32)
@@ -241,7 +245,11 @@ def _reduce_range(
             b_A, b_T = _rescale(b_key, b_A, b_T, b_new, b_p[None, :], b_sign[None, :], DENORMAL)
         b_scale, b_M, b_inverse = unit_of(b_new * b_sign[None, :], DENORMAL)
         for j in tl.static_range(BR):
-            b_t = _exponent(b_p[None, :], log_ratio(tiles[j], b_scale, b_M, b_inverse, DENORMAL))
+            b_l = log_ratio(tiles[j], b_scale, b_M, b_inverse, DENORMAL)
+            if FORM == NORM:  # noqa: SIM102 -- known when compiled, and then not
+                if far:
+                    b_l = widened(b_l, tiles[j], b_scale, b_M, DENORMAL)
+            b_t = _exponent(b_p[None, :], b_l)
             b_e = exp2(b_t)
             b_A += b_e
             b_T += b_e * b_t

@@ -1,14 +1,18 @@
 """The Numba backend: what the operator asks of a backend, on CPU tensors."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gnpool.ops import cpu_backward, cpu_index, cpu_kernels, cpu_near, cpu_nodes
-from gnpool.ops.cpu_math import BLOCK
-from gnpool.ops.cpu_threads import run_on_threads, thread_count
+from gnpool.ops.cpu.arithmetic import BLOCK
+from gnpool.ops.cpu.backward import bwd_merge_kernel, bwd_rows_kernel, bwd_segment_kernel, bwd_sources_kernel
+from gnpool.ops.cpu.forward import PARTS, PIECE, fwd_kernel, fwd_merge_kernel
+from gnpool.ops.cpu.lists import ORDERED, plan_kernel, sort_kernel
+from gnpool.ops.cpu.near import near_kernel, near_merge_kernel, near_plan_kernel
+from gnpool.ops.cpu.nodes import node_kernel, node_slope_kernel, node_sum_kernel, node_uniform_kernel
+from gnpool.ops.cpu.threads import run_on_threads, thread_count
 from gnpool.ops.form import NORM
 
 #: Elements (entries times channels) below which threads cost more than they give.
@@ -39,34 +43,55 @@ def _sum_rows(values: Tensor) -> Tensor:
     return torch.from_numpy(values.numpy().sum(0))
 
 
-def _launch(kernel: Any, args: tuple[int, ...], eps: Any, threads: int, keep: tuple[Any, ...]) -> None:
-    """Runs a kernel that draws tasks from a counter, its first argument; ``keep`` lives as long as any thread runs."""
+def _numbers(arguments: tuple[Tensor | int | None, ...]) -> tuple[int, ...]:
+    """The arguments of a kernel: tensors by their addresses, 0 for one that is not there."""
+    return tuple(_at(one) if one is None or isinstance(one, Tensor) else one for one in arguments)
+
+
+def _launch(kernel: Any, arguments: tuple[Tensor | int | None, ...], eps: Any, threads: int) -> None:
+    """Runs a kernel that draws tasks from a counter, its first argument; tensors live as long as any thread runs."""
+    numbers = _numbers(arguments)
     if threads == 1:
-        kernel((0, *args), eps)
+        kernel((0, *numbers), eps)
         return
     counter = np.zeros(1, dtype=np.int64)
-    full = (counter.ctypes.data, *args)
+    full = (counter.ctypes.data, *numbers)
 
-    def work(keep: tuple[Any, ...] = (*keep, counter)) -> None:
+    def work(keep: tuple[Any, ...] = (*arguments, counter)) -> None:
         kernel(full, eps)
 
     run_on_threads(work, threads)
 
 
+class _Cut(NamedTuple):
+    """How steps (entries and ends of segments) become tasks, by shapes alone, and how many threads share them."""
+
+    tasks: int
+    span: int  # steps of a task
+    threads: int
+
+
+def _cut(steps: int, D: int, work: int, by_block: bool) -> _Cut:
+    """Tasks of ``span`` steps; where they go by blocks of channels, of one block each."""
+    span = max(16, _TASK // (min(D, BLOCK) if by_block else D))
+    tasks = -(-steps // span) * (-(-D // BLOCK) if by_block else 1)
+    return _Cut(tasks, span, 1 if work < _INLINE_BELOW else min(thread_count(), tasks))
+
+
 def _plan(ptr: Tensor, rows: int, entries: int) -> tuple[Tensor | None, int, int]:
     """The long segments: their list, how many, and how many pieces they have."""
-    if entries <= cpu_kernels.PIECE:
+    if entries <= PIECE:
         return None, 0, 0
-    count, slots = cpu_index.plan_kernel(ptr.data_ptr(), rows, 0)
+    count, slots = plan_kernel(ptr.data_ptr(), rows, 0)
     if not count:
         return None, 0, 0
     long = ptr.new_empty((count, 2))
-    cpu_index.plan_kernel(ptr.data_ptr(), rows, long.data_ptr())
+    plan_kernel(ptr.data_ptr(), rows, long.data_ptr())
     return long, count, slots
 
 
-def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Stable counting sort of ``index`` (E,): ptr (size + 1,) and perm (E,).
+def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
+    """Stable counting sort of ``index`` (E,): ptr (size + 1,) and perm (E,), None where the order is right already.
 
     Raises:
         IndexError: with the first value outside [0, size) and its position.
@@ -74,10 +99,10 @@ def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
     index = index.to(torch.int64).contiguous()
     ptr = index.new_empty(size + 1)
     perm = torch.empty_like(index)
-    code = cpu_index.sort_kernel(index.data_ptr(), index.numel(), size, ptr.data_ptr(), perm.data_ptr())
+    code = sort_kernel(index.data_ptr(), index.numel(), size, ptr.data_ptr(), perm.data_ptr())
     if code >= 0:
         raise IndexError(f"got {int(index[code])} at position {code}")
-    return ptr, perm
+    return ptr, None if code == ORDERED else perm
 
 
 def pool_fwd(
@@ -109,39 +134,33 @@ def pool_fwd(
         return terms
     x, weight, ptr, col, eid, p, q = _dense(x, weight, ptr, col, eid, p, q)
     long, n_long, slots = _plan(ptr, S, E)
-    part = torch.empty((slots, cpu_kernels.PARTS, D), dtype=torch.float64, device="cpu") if n_long else None
-    width = min(D, BLOCK)
-    span = max(16, _TASK // width)
-    tasks = -(-(E + S) // span) * -(-D // BLOCK)
+    part = torch.empty((slots, PARTS, D), dtype=torch.float64, device="cpu") if n_long else None
     scalar = _TYPES[x.dtype](eps)
-    threads = 1 if (E + S) * D < _INLINE_BELOW else min(thread_count(), tasks)
-    flag: Any = None
+    cut = _cut(E + S, D, (E + S) * D, by_block=True)
+    nodes: tuple[Any, ...] = (None, None, None, None)
     by_node, by_edge = False, True
     if col is not None and weight is None and E >= _USES * N:
-        center, flag, power, moment = _node_powers(x, p, scalar, relu, form, stats)
-        by_node, by_edge = _ways(flag, D)
+        nodes = _node_powers(x, p, scalar, relu, form, stats)
+        by_node, by_edge = _ways(nodes[1], D)
+    center, flag, power, moment = nodes
     near, n_near = None, 0
     if form != NORM:
         near, n_near, by_edge = _near(p, flag)
-    skip = flag if near is None else near
-    common = (_at(p), _at(q), _at(y), _at(M), _at(C), _at(dydp), _at(long), _at(part))
-    sizes = (D, S, tasks, span, int(relu), form, int(stats), n_long)
-    args = (_at(x), _at(weight), _at(ptr), _at(col), _at(eid), *common, *sizes)
-    keep = (x, weight, ptr, col, eid, p, q, y, M, C, dydp, long, part, flag, near)
+    exponents_and_results = (p, q, y, M, C, dydp, long, part)
+    sizes = (D, S, cut.tasks, cut.span, int(relu), form, int(stats), n_long)
+    entries = (x, weight, ptr, col, eid, *exponents_and_results, *sizes)
     if by_edge:
-        _launch(cpu_kernels.fwd_kernel, (*args, _at(skip)), scalar, threads, keep)
+        _launch(fwd_kernel, (*entries, flag if near is None else near), scalar, cut.threads)
     if n_near:
-        _launch(cpu_near.near_kernel, (*args, _at(near)), scalar, threads, keep)
+        _launch(near_kernel, (*entries, near), scalar, cut.threads)
     if by_node:
-        lists = (_at(power), _at(moment), _at(ptr), _at(col), _at(p), _at(q), _at(center), _at(flag))
-        out = (_at(y), _at(M), _at(C), _at(dydp), _at(long), _at(part), D, S, tasks, span, form, int(stats), n_long)
-        held = (power, moment, ptr, col, p, q, center, flag, y, M, C, dydp, long, part)
-        _launch(cpu_nodes.node_sum_kernel, (*lists, *out), scalar, threads, held)
+        lists = (power, moment, ptr, col, p, q, center, flag, y, M, C, dydp, long, part)
+        _launch(node_sum_kernel, (*lists, D, S, cut.tasks, cut.span, form, int(stats), n_long), scalar, cut.threads)
     if n_long:
-        merge = (_at(ptr), *common, D, form, int(stats), n_long)
-        cpu_kernels.fwd_merge_kernel(merge, scalar)
+        merge = _numbers((ptr, *exponents_and_results, D, form, int(stats), n_long))
+        fwd_merge_kernel(merge, scalar)
         if n_near:
-            cpu_near.near_merge_kernel((*merge, _at(near)), scalar)
+            near_merge_kernel((*merge, _at(near)), scalar)
     return (*terms, center, flag, power) if by_node and stats else terms
 
 
@@ -151,9 +170,8 @@ def _node_powers(x: Tensor, p: Tensor, eps: Any, relu: bool, form: int, moments:
     blocks = -(-D // BLOCK)
     center, flag = x.new_empty(D), torch.empty(blocks + D, dtype=torch.int8, device="cpu")
     power, moment = torch.empty_like(x), torch.empty_like(x) if moments else None
-    args = (_at(x), _at(p), _at(center), _at(flag), _at(power), _at(moment), N, D, int(relu), form, int(moments))
     threads = 1 if N * D < _INLINE_BELOW else min(thread_count(), blocks)
-    _launch(cpu_nodes.node_kernel, args, eps, threads, (x, p, center, flag, power, moment))
+    _launch(node_kernel, (x, p, center, flag, power, moment, N, D, int(relu), form, int(moments)), eps, threads)
     return center, flag, power, moment
 
 
@@ -161,7 +179,7 @@ def _near(p: Tensor, flag: Tensor | None) -> tuple[Tensor, int, bool]:
     """Which channels of the growth form are near p = 0, how many, and whether any is left for ``fwd_kernel``."""
     D = p.numel()
     near = torch.empty(-(-D // BLOCK) + D, dtype=torch.int8, device="cpu")
-    count, rest = cpu_near.near_plan_kernel(p.data_ptr(), _at(flag), near.data_ptr(), D)
+    count, rest = near_plan_kernel(p.data_ptr(), _at(flag), near.data_ptr(), D)
     return near, count, rest > 0
 
 
@@ -211,58 +229,78 @@ def pool_bwd(
     grad, x, weight, ptr, col, p = _dense(grad, x, weight, ptr, col, p)
     t_ptr, t_row, t_eid, y, M, C, dydp = _dense(t_ptr, t_row, t_eid, y, M, C, dydp)
     scalar = _TYPES[x.dtype](eps)
-    blocks = -(-D // BLOCK)
-    rows = max(1, _TASK // D)
-    tasks = n_sums = -(-S // rows)
-    pack = x.new_empty((S, 2, D))
-    mark = torch.empty((S, blocks), dtype=torch.int8, device="cpu")
-    sums = torch.empty((n_sums, 2, D) if n_sums > 1 else (2, D), dtype=torch.float64, device="cpu")
-    flag: Tensor | None = None
     by_node, by_edge = False, True
     if t_ptr is not None and weight is None and need_x and not need_weight and E >= _USES * N > 0:
-        if nodes:
-            center, flag, power = nodes
-        else:
-            center, flag, power, _ = _node_powers(x, p, scalar, relu, form, moments=False)
-            cpu_nodes.node_uniform_kernel((_at(M), _at(center), _at(flag), S, D), scalar)
-        by_node, by_edge = _ways(flag, D)
-    args: tuple[int, ...] = (_at(grad), _at(ptr), _at(p), _at(y), _at(M), _at(C), _at(dydp))
-    args += (_at(pack), _at(mark), _at(sums), D, S, tasks, rows, form, _at(flag))
-    threads = 1 if (E + S) * D < _INLINE_BELOW else thread_count()
-    keep: tuple[Any, ...] = (grad, ptr, p, y, M, C, dydp, pack, mark, sums, flag)
-    _launch(cpu_backward.bwd_segment_kernel, args, scalar, min(threads, tasks), keep)
+        if not nodes:
+            nodes = _node_powers(x, p, scalar, relu, form, moments=False)[:3]
+            node_uniform_kernel(_numbers((M, *nodes[:2], S, D)), scalar)
+        by_node, by_edge = _ways(nodes[1], D)
+    center, flag, power = nodes if by_node or not by_edge else (None, None, None)
+    pack, mark, sums = _packed(grad, ptr, p, (y, M, C, dydp), flag, form, scalar, (E + S) * D)
     if t_ptr is None:
         if need_x and N:
-            if col is not None and E < N:
-                dx.zero_()
-            span = max(16, _TASK // min(D, BLOCK))
-            tasks = -(-max(N, E) // span) * blocks
-            args = (_at(x), _at(ptr), _at(col), _at(p), _at(pack), _at(mark), _at(dx))
-            args += (N, D, S, tasks, span, int(relu), form)
-            keep = (x, ptr, col, p, pack, mark, dx)
-            _launch(cpu_backward.bwd_rows_kernel, args, scalar, min(threads, tasks), keep)
+            _rows_slopes(x, ptr, col, p, pack, mark, dx, scalar, relu, form)
     elif (need_x or need_weight) and N:
         long, n_long, slots = _plan(t_ptr, N, E)
         part = torch.empty((slots, D), dtype=torch.float64, device="cpu") if n_long else None
-        span = max(16, _TASK // D)
-        tasks = -(-(E + N) // span)
-        dx_at = _at(dx) if need_x else 0
-        args = (_at(x), _at(weight), _at(t_ptr), _at(t_row), _at(t_eid), _at(p), _at(pack), _at(mark), dx_at)
-        args += (_at(dw) if need_weight else 0, _at(long), _at(part), N, D, tasks, span, int(relu), form)
-        args += (n_long, _at(flag))
-        keep = (x, weight, t_ptr, t_row, t_eid, p, pack, mark, dx, dw, long, part, flag)
+        to_x = dx if need_x else None
         if by_edge:
-            _launch(cpu_backward.bwd_sources_kernel, args, scalar, min(threads, tasks), keep)
+            cut = _cut(E + N, D, (E + S) * D, by_block=False)
+            inputs = (x, weight, t_ptr, t_row, t_eid, p, pack, mark, to_x, dw if need_weight else None, long, part)
+            sizes = (N, D, cut.tasks, cut.span, int(relu), form, n_long)
+            _launch(bwd_sources_kernel, (*inputs, *sizes, flag), scalar, cut.threads)
         if by_node:
-            span = max(16, _TASK // min(D, BLOCK))
-            tasks = -(-(E + N) // span) * blocks
-            args = (_at(x), _at(t_ptr), _at(t_row), _at(p), _at(pack), _at(power), _at(center), _at(flag), _at(dx))
-            keep = (x, t_ptr, t_row, p, pack, power, center, flag, dx, long, part)
-            args += (_at(long), _at(part), N, D, tasks, span, int(relu), form, n_long)
-            _launch(cpu_nodes.node_slope_kernel, args, scalar, min(threads, tasks), keep)
+            cut = _cut(E + N, D, (E + S) * D, by_block=True)
+            lists = (x, t_ptr, t_row, p, pack, power, center, flag, dx, long, part)
+            sizes = (N, D, cut.tasks, cut.span, int(relu), form, n_long)
+            _launch(node_slope_kernel, (*lists, *sizes), scalar, cut.threads)
         if n_long and need_x:
-            cpu_backward.bwd_merge_kernel((_at(t_ptr), _at(dx), _at(long), _at(part), D, n_long), scalar)
-    dp, dq = (sums if n_sums == 1 else _sum_rows(sums)).unbind(0)
+            bwd_merge_kernel(_numbers((t_ptr, dx, long, part, D, n_long)), scalar)
+    dp, dq = sums.unbind(0)
     if x_dtype is not x.dtype:
         dx = dx.to(x_dtype)
     return dx, dw if dw.dtype is weight_dtype else dw.to(weight_dtype), dp, dq
+
+
+def _packed(
+    grad: Tensor,
+    ptr: Tensor,
+    p: Tensor,
+    terms: tuple[Tensor, ...],
+    flag: Tensor | None,
+    form: int,
+    eps: Any,
+    work: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What entries need of their segments: M and grad C, (S, 2, D), marks, and the sums dp and dq, (2, D)."""
+    S, D = grad.shape
+    rows = max(1, _TASK // D)
+    tasks = -(-S // rows)
+    pack = grad.new_empty((S, 2, D))
+    mark = torch.empty((S, -(-D // BLOCK)), dtype=torch.int8, device="cpu")
+    sums = torch.empty((tasks, 2, D), dtype=torch.float64, device="cpu")
+    threads = 1 if work < _INLINE_BELOW else min(thread_count(), tasks)
+    _launch(bwd_segment_kernel, (grad, ptr, p, *terms, pack, mark, sums, D, S, tasks, rows, form, flag), eps, threads)
+    return pack, mark, sums[0] if tasks == 1 else _sum_rows(sums)
+
+
+def _rows_slopes(
+    x: Tensor,
+    ptr: Tensor,
+    col: Tensor | None,
+    p: Tensor,
+    pack: Tensor,
+    mark: Tensor,
+    dx: Tensor,
+    eps: Any,
+    relu: bool,
+    form: int,
+) -> None:
+    """dx (N, D) where each row is used at most once."""
+    N, D = x.shape
+    S, E = ptr.numel() - 1, N if col is None else col.numel()
+    if E < N:
+        dx.zero_()
+    cut = _cut(max(N, E), D, (E + S) * D, by_block=True)
+    sizes = (N, D, S, cut.tasks, cut.span, int(relu), form)
+    _launch(bwd_rows_kernel, (x, ptr, col, p, pack, mark, dx, *sizes), eps, cut.threads)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gnpool.ops.cuda_math import (
+from gnpool.ops.cuda.arithmetic import (
     HUGE,
     LN2,
     NORM,
@@ -46,25 +46,34 @@ def _with_sign(b_d, b_z):
 
 
 @triton.jit
+def _is_wide(b_p):
+    """Where the slope of an entry counts that is further from the extreme than a float can say."""
+    return (b_p > -1.0) & (b_p < 1.5)
+
+
+@triton.jit
 def _slope_of(
     b_z, b_scale, b_M, b_inverse, b_g, b_power, b_still, eps, RELU: tl.constexpr, DENORMAL: tl.constexpr,
     WIDE: tl.constexpr,
 ):  # fmt: skip
     """dL/dz of entries whose segments have g = grad * C and the unit of their extreme: g sign(z) 2^((p - 1) l).
 
-    WIDE is for |p| < 1: powers may be large, and are taken in two steps, which overflow only if the result does.
+    It comes as two factors. With WIDE they are of equal range, so that a product with them overflows only if it must;
+    else the second is 1.
     """
     b_v = magnitude(b_z, RELU)
+    b_root = 1.0
     if WIDE:
         b_l = wide_log_ratio(b_v + eps, b_scale, b_M, b_inverse, DENORMAL)
-        b_root = exp2(0.5 * b_power * tl.maximum(b_l, -HUGE, propagate_nan=tl.PropagateNan.ALL))
-        b_d = b_g * b_root * b_root
+        b_half = 0.5 * b_power * tl.maximum(b_l, -HUGE, propagate_nan=tl.PropagateNan.ALL)
+        b_root = exp2(tl.minimum(b_half, 127.0, propagate_nan=tl.PropagateNan.ALL))  # finite: g may be 0
+        b_d = b_g * b_root
     else:
         b_l = log_ratio(b_v + eps, b_scale, b_M, b_inverse, DENORMAL)
         b_d = b_g * exp2(b_power * tl.maximum(b_l, -HUGE, propagate_nan=tl.PropagateNan.ALL))
     if not RELU:
         b_d = _with_sign(b_d, b_z)
-    return tl.where(b_v <= b_still, 0.0, b_d)
+    return tl.where(b_v <= b_still, 0.0, b_d), b_root
 
 
 @triton.jit
@@ -101,8 +110,25 @@ def _quick_slopes(
 
 
 @triton.jit
-def _all_finite(b_M, m_d):
-    return tl.min(((b_M < 1e37) | ~m_d).to(tl.int32), axis=0) > 0
+def _all_near(b_M, eps, m_d):
+    """Whether no entry, which is eps at least, is further from M than a float can say."""
+    return tl.min(((b_M < tl.minimum(eps, 1.0) * 1e37) | ~m_d).to(tl.int32), axis=0) > 0
+
+
+@triton.jit
+def _slopes_of_rows(
+    x, col, grad_x, start, stop, o_d, m_d, D, b_scale, b_M, b_inverse, b_g, b_power, b_still, eps, RELU: tl.constexpr,
+    DENORMAL: tl.constexpr, HAS_COL: tl.constexpr, R: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """The slopes of the entries from start to stop, for any p."""
+    for k in range(start, stop, R):
+        b_z, o_x, m, _, _ = rows(x, col, k, stop, o_d, m_d, D, R, HAS_COL, False)
+        b_d, b_root = _slope_of(
+            b_z, b_scale[None, :], b_M[None, :], b_inverse[None, :], b_g[None, :], b_power[None, :],
+            b_still[None, :], eps, RELU, DENORMAL, WIDE,
+        )  # fmt: skip
+        b_d = tl.where(b_d == 0, 0.0, b_d * b_root)
+        tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
 
 
 @triton.jit(do_not_specialize=["S", "E", "CHUNK"])
@@ -117,6 +143,7 @@ def pool_bwd_kernel(
     o_d, m_d = channels(i_block, D, BD, EVEN)
     b_power, b_still = _slopes(p, o_d, m_d, eps, FORM)
     moderate = all_moderate(b_power + 1.0, m_d, DENORMAL)
+    wide = tl.max((_is_wide(b_power + 1.0) & m_d).to(tl.int32), axis=0) > 0
     b_dp = tl.zeros([BD], tl.float32)
     b_dq = tl.zeros([BD], tl.float32)
 
@@ -141,7 +168,7 @@ def pool_bwd_kernel(
         if NEED_X:
             b_scale, b_M, b_inverse = unit_of(tl.load(extreme + o_s, mask=m_s, other=1.0), DENORMAL)
             b_g = b_grad * tl.load(scale + o_s, mask=m_s, other=0.0)
-            quick = moderate & _all_finite(b_M, m_d)
+            quick = moderate & _all_near(b_M, eps, m_d)
             rest = e
             if quick:
                 b_unit = _quick_unit(b_M, b_inverse, b_power, HALF)
@@ -156,14 +183,16 @@ def pool_bwd_kernel(
                         x, col, grad_x, rest, stop, o_d, m_d, D, b_unit, b_g, b_power, b_still, eps, RELU, HALF,
                         HAS_COL, BR, R, False,
                     )  # fmt: skip
+            elif wide:
+                _slopes_of_rows(
+                    x, col, grad_x, e, stop, o_d, m_d, D, b_scale, b_M, b_inverse, b_g, b_power, b_still, eps, RELU,
+                    DENORMAL, HAS_COL, R, True,
+                )  # fmt: skip
             else:
-                for k in range(e, stop, R):
-                    b_z, o_x, m, _, _ = rows(x, col, k, stop, o_d, m_d, D, R, HAS_COL, False)
-                    b_d = _slope_of(
-                        b_z, b_scale[None, :], b_M[None, :], b_inverse[None, :], b_g[None, :], b_power[None, :],
-                        b_still[None, :], eps, RELU, DENORMAL, FORM != NORM,
-                    )  # fmt: skip
-                    tl.store(grad_x + o_x, b_d.to(grad_x.dtype.element_ty), mask=m)
+                _slopes_of_rows(
+                    x, col, grad_x, e, stop, o_d, m_d, D, b_scale, b_M, b_inverse, b_g, b_power, b_still, eps, RELU,
+                    DENORMAL, HAS_COL, R, False,
+                )  # fmt: skip
         e = stop
         begin = stop
     o_sum = i_chunk.to(tl.int64) * 2 * D + o_d
@@ -282,15 +311,17 @@ def _edge_sum(
             if HAS_W:
                 b_w, o_w = weights(weight, eid, o_e, m_e, HAS_EID)
                 b_z = b_z * b_w[:, None]
-            b_dz = _slope_of(
+            b_dz, b_root = _slope_of(
                 b_z, b_scale, b_M, b_inverse, b_g, b_power[None, :], b_still[None, :], eps, RELU, DENORMAL, WIDE
             )
             b_dz = tl.where(m, b_dz, 0.0)
             if NEED_W:
-                b_dw = tl.sum(tl.where(b_dz == 0, 0.0, b_dz * b_x[None, :]), axis=1)
+                b_dw = tl.sum(tl.where(b_dz == 0, 0.0, b_dz * b_x[None, :] * b_root), axis=1)
                 tl.store(grad_weight + o_w, b_dw, mask=m_e)
             if HAS_W:
-                b_dz = tl.where(b_dz == 0, 0.0, b_dz * b_w[:, None])
+                b_dz = tl.where(b_dz == 0, 0.0, b_dz * b_w[:, None] * b_root)
+            elif WIDE:
+                b_dz = tl.where(b_dz == 0, 0.0, b_dz * b_root)
             b_sum += b_dz
     return b_sum
 
@@ -309,8 +340,7 @@ def sources_bwd_kernel(
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d, m_d = channels(i_block, D, BD, EVEN)
     b_power, b_still = _slopes(p, o_d, m_d, eps, FORM)
-    if FORM != NORM:
-        wide = tl.max(((tl.abs(b_power + 1.0) < 1.0) & m_d).to(tl.int32), axis=0) > 0
+    wide = tl.max((_is_wide(b_power + 1.0) & m_d).to(tl.int32), axis=0) > 0
     grad_weight += i_block.to(tl.int64) * E
     if SHARED:
         shared = tl.load(flags + i_block) > 0
@@ -334,19 +364,19 @@ def sources_bwd_kernel(
             edges = ~shared
             if shared:
                 b_sum = tl.sum(_plain_sum(pack, row, e, stop, o_d, m_d, D, BR, R, BD), axis=0)
-                b_dx = _slope_of(
-                    b_x, b_scale, b_unit, b_inverse, b_sum, b_power, b_still, eps, RELU, False, FORM != NORM
+                b_dx, b_root = _slope_of(
+                    b_x, b_scale, b_unit, b_inverse, b_sum, b_power, b_still, eps, RELU, False, True
                 )
-        if FORM != NORM:  # noqa: SIM102 -- known when compiled, and then not
-            if edges & wide:
-                edges = False
-                b_dx = tl.sum(
-                    _edge_sum(
-                        b_x, extreme, pack, weight, row, eid, e, stop, o_d, m_d, b_power, b_still, grad_weight, eps, D,
-                        RELU, DENORMAL, HAS_W, HAS_EID, NEED_W, True, BR, R, BD,
-                    ),
-                    axis=0,
-                )  # fmt: skip
+                b_dx = tl.where(b_dx == 0, 0.0, b_dx * b_root)
+        if edges & wide:
+            edges = False
+            b_dx = tl.sum(
+                _edge_sum(
+                    b_x, extreme, pack, weight, row, eid, e, stop, o_d, m_d, b_power, b_still, grad_weight, eps, D,
+                    RELU, DENORMAL, HAS_W, HAS_EID, NEED_W, True, BR, R, BD,
+                ),
+                axis=0,
+            )  # fmt: skip
         if edges:
             b_dx = tl.sum(
                 _edge_sum(

@@ -13,19 +13,7 @@ import math
 import numpy as np
 from numba import njit
 
-from gnpool.ops.cpu_kernels import (
-    AHEAD,
-    PIECE,
-    RUN,
-    entry_weight,
-    find_long,
-    first_at,
-    magnitude,
-    next_task,
-    removes,
-    row_at,
-)
-from gnpool.ops.cpu_math import (
+from gnpool.ops.cpu.arithmetic import (
     BLOCK,
     HUGE,
     INLINE,
@@ -33,7 +21,7 @@ from gnpool.ops.cpu_math import (
     bits,
     cast,
     compiled,
-    exp2_any,
+    exp2_parts,
     exp2_weight,
     float_facts,
     from_bits,
@@ -45,6 +33,18 @@ from gnpool.ops.cpu_math import (
     prefetch_row,
     select,
     stack,
+)
+from gnpool.ops.cpu.forward import (
+    AHEAD,
+    PIECE,
+    RUN,
+    entry_weight,
+    find_long,
+    first_at,
+    magnitude,
+    next_task,
+    removes,
+    row_at,
 )
 from gnpool.ops.form import KEEP, NORM
 
@@ -98,10 +98,11 @@ def slope(z, clip, eps, thr, m, power, gc, idle):
 
 
 @njit(**INLINE)
-def slope_any(z, clip, eps, thr, m, power, gc, idle):
-    """The same for any m and z, through float64."""
+def slope_any(z, clip, eps, thr, m, power, gc, idle, factor):
+    """The same times a factor, for any m and z, through float64: finite where the product is, even if dz is not."""
     v = magnitude(z, clip)
-    h = cast(gc * exp2_any(power * log2_ratio_any(np.float64(v + eps), np.float64(m))), z)
+    first, middle, last = exp2_parts(power * log2_ratio_any(np.float64(v + eps), np.float64(m)))
+    h = cast(gc * first * factor * middle * last, z)
     return select(v <= thr, idle, with_sign(h, z))
 
 
@@ -110,9 +111,8 @@ def slope_by_need(z, clip, eps, thr, m, power, power_64, gc, idle, low, high, sc
     """The one of the two that the channel needs, whatever its neighbours do."""
     v = magnitude(z, clip)
     fast = (m >= low) & (m <= high) & ((scan == 0) | (v == cast(0.0, z)) | (v >= tiny))
-    return select(
-        fast, slope(z, clip, eps, thr, m, power, gc, idle), slope_any(z, clip, eps, thr, m, power_64, gc, idle)
-    )
+    careful = slope_any(z, clip, eps, thr, m, power_64, gc, idle, cast(1.0, z))
+    return select(fast, slope(z, clip, eps, thr, m, power, gc, idle), careful)
 
 
 @compiled
@@ -294,6 +294,7 @@ def bwd_sources_kernel(args, eps):
     tiny = cast(2.0 ** float_facts(eps)[0], eps)
     blocks = (D + BLOCK - 1) // BLOCK
     power, thr, a_t, prod, lane = stack(eps), stack(eps), stack(eps), stack(eps), stack(eps)
+    slopes, instead = stack(eps), stack(eps)  # of one edge, and times its weight where they are infinite
     power_64, a_64, dead = stack(0.0), stack(0.0), stack(np.int8(0))
     low, high, scan = stack(eps), stack(eps), stack(np.int8(0))
     last = t_ptr[N]
@@ -378,15 +379,35 @@ def bwd_sources_kernel(args, eps):
                             if state == 2:
                                 state = np.int8(has_denormal(x, r, nb, w0, clip, tiny))
                             if state != 0:
+                                endless = np.int64(0)
                                 for d in range(nb):
                                     v, g0 = x[r + d], pack[at + D + d]
                                     i0 = select(dead[d] != 0, zero, g0 * zero)
-                                    d0 = slope_by_need(
+                                    slopes[d] = slope_by_need(
                                         v * w0, clip, eps, thr[d], pack[at + d], power[d], power_64[d], g0, i0,
                                         low[d], high[d], scan[d], tiny,
                                     )  # fmt: skip
-                                    a_t[d] += w0 * d0
-                                    prod[d] = d0 * v
+                                    endless |= np.int64(abs(slopes[d]) == np.inf)
+                                if endless != 0:
+                                    for d in range(nb):
+                                        instead[d] = zero
+                                        if abs(slopes[d]) == np.inf:
+                                            slopes[d] = zero
+                                            instead[d] = slope_any(
+                                                x[r + d] * w0, clip, eps, thr[d], pack[at + d], power_64[d],
+                                                pack[at + D + d], zero, w0,
+                                            )  # fmt: skip
+                                for d in range(nb):
+                                    a_t[d] += w0 * slopes[d]
+                                    prod[d] = slopes[d] * x[r + d]
+                                if endless != 0:
+                                    for d in range(nb):
+                                        if instead[d] != zero:
+                                            a_t[d] += instead[d]
+                                            prod[d] = slope_any(
+                                                x[r + d] * w0, clip, eps, thr[d], pack[at + d], power_64[d],
+                                                pack[at + D + d], zero, x[r + d],
+                                            )  # fmt: skip
                             else:
                                 for d in range(nb):
                                     v, g0 = x[r + d], pack[at + D + d]

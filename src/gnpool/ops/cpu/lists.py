@@ -4,8 +4,11 @@
 
 import numpy as np
 
-from gnpool.ops.cpu_kernels import PIECE
-from gnpool.ops.cpu_math import compiled, pointer
+from gnpool.ops.cpu.arithmetic import compiled, pointer
+from gnpool.ops.cpu.forward import PIECE
+
+#: What :func:`sort_kernel` returns where there was nothing to sort, and where there was.
+ORDERED, SORTED = -1, -2
 
 
 @compiled
@@ -26,7 +29,7 @@ def plan_kernel(ptr_at, S, long_at):
 
 @compiled
 def sort_kernel(index_at, E, size, ptr_at, perm_at):
-    """Stable counting sort. Returns -1 (it was sorted), -2 (it was not) or the first bad position."""
+    """Stable counting sort. Returns ORDERED, without a perm, or SORTED, or the first bad position."""
     index, ptr, perm = pointer(index_at, np.int64(0)), pointer(ptr_at, np.int64(0)), pointer(perm_at, np.int64(0))
     ordered = True
     previous = np.int64(0)
@@ -44,9 +47,7 @@ def sort_kernel(index_at, E, size, ptr_at, perm_at):
         for s in range(1, size + 1):
             total += ptr[s]
             ptr[s] = total
-        for e in range(E):
-            perm[e] = e
-        return np.int64(-1)
+        return np.int64(ORDERED)
     # ptr[s + 1] holds the next free place of segment s while the entries are dealt out, and its end afterwards.
     for s in range(1, size + 1):
         count = ptr[s]
@@ -56,4 +57,4 @@ def sort_kernel(index_at, E, size, ptr_at, perm_at):
         place = ptr[index[e] + 1]
         perm[place] = e
         ptr[index[e] + 1] = place + 1
-    return np.int64(-2)
+    return np.int64(SORTED)

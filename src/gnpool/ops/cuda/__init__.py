@@ -1,0 +1,1 @@
+"""The Triton backend, and its launcher for the kernels of other rooms."""
