@@ -38,6 +38,7 @@ class NamedPooling(Aggregation):
         dim_size: int | None = None,
         dim: int = -2,
     ) -> Tensor:
+        index, dim_size = _segments(index, ptr, dim_size, x.size(dim))
         if self.name in ("sum", "mean", "max", "min"):
             return self.reduce(x, index, None, dim_size, dim, reduce=self.name)
         if self.name in ("L2 norm", "root mean square"):
@@ -148,10 +149,7 @@ class CrystalAggregation(NeighborAggregation):
         dim_size: int | None = None,
         dim: int = -2,
     ) -> Tensor:
-        if index is None and ptr is not None:
-            sizes = ptr.diff()
-            index = torch.repeat_interleave(torch.arange(len(sizes), device=x.device), sizes, output_size=x.size(dim))
-            dim_size = len(sizes)
+        index, dim_size = _segments(index, ptr, dim_size, x.size(dim))
         x = x.relu() if self.nonneg == "relu" else x.abs()
         pooled = [
             pooling(x[..., start:stop], index, dim_size=dim_size, dim=dim)
@@ -163,6 +161,17 @@ class CrystalAggregation(NeighborAggregation):
     def __repr__(self) -> str:
         names = " + ".join(f"{name}[{start}:{stop}]" for start, stop, name in self.parts)
         return f"{type(self).__name__}({self.channels}, {names})"
+
+
+def _segments(
+    index: Tensor | None, ptr: Tensor | None, dim_size: int | None, rows: int
+) -> tuple[Tensor | None, int | None]:
+    """The segment of each row and their number, from a ptr where no index is given."""
+    if index is not None or ptr is None:
+        return index, dim_size
+    sizes = ptr.diff()
+    places = torch.arange(len(sizes), device=ptr.device)
+    return torch.repeat_interleave(places, sizes, output_size=rows), len(sizes)
 
 
 def _sqrt(x: Tensor) -> Tensor:
