@@ -32,6 +32,10 @@ def check_arguments(network: Callable[..., Any], arguments: Mapping[str, Any]) -
             for option, one in value.items():
                 _check_plain(str(option), one)
             continue
+        if kind.startswith("Sequence"):  # of parts, which the constructor checks
+            if not isinstance(value, list) or len(value) > MOST_LAYERS:
+                raise ValueError(f"{name!r} must be a list of at most {MOST_LAYERS}, got {_shown(value)}")
+            continue
         wanted = {"int": _is_count, "float": _is_number, "bool": _is_bool}.get(kind.removesuffix(" | None"), _is_word)
         if not wanted(value):
             raise ValueError(f"{name!r} has a value that it cannot have: {_shown(value)}")

@@ -96,6 +96,9 @@ REFUSED = {
         {"terms": [{"feature": 0, "poolings": [["nan", 0, False]], "closed": False, "readout": True}]},
         "no number",
     ),
+    "cuts": ({"cuts": [math.nan], "order": [0, 1]}, "'cuts' must be numbers"),
+    "places": ({"terms": [{"feature": 0, "poolings": [], "closed": False, "readout": True}]}, "has 0 poolings"),
+    "names": ({"features": ["a", "b"]}, "2 names for 1 features"),
     "order": ({"cuts": [0.5], "order": [0]}, "need 2 classes"),
     "classes": ({"cuts": [0.5], "order": [0, 4], "out_channels": 2}, "has class 4"),
 }
@@ -136,3 +139,20 @@ FORMULAS = {
 def test_formulas(name):
     law = LAWS[name]
     assert (str(law), law.latex(), str(law.sympy())) == FORMULAS[name]
+
+
+def test_neighbours_need_edges():
+    with pytest.raises(ValueError, match="needs 'edge_index'"):
+        LAWS["one term"].model()(torch.ones(3, 1))
+
+
+def test_the_law_of_a_network_is_the_law():
+    for law in LAWS.values():
+        assert Law.of(law.model()) == law
+
+
+def test_a_file_that_asks_for_many_features_costs_nothing(tmp_path):
+    """The names of features are not made up beforehand."""
+    model = LawNet(2**20, [], "set")
+    assert model.features == []
+    assert len(str(model.arguments)) < 1000

@@ -74,7 +74,8 @@ class Law:
         """The law that a network computes, in the units of its features before they were scaled."""
         terms = tuple(Term.from_dict(term) for term in network.terms)
         factors, constant = tuple(network.factors.tolist()), float(network.constant)
-        names = tuple(network.features)
+        known = max((term.feature for term in terms), default=-1) + 1
+        names = tuple(network.features) or tuple(f"x{k + 1}" for k in range(known))
         level: Level = network.level  # type: ignore[assignment]  # it was checked
         return cls(terms, factors, constant, level, names, tuple(network.cuts), tuple(network.order))
 

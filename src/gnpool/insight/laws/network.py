@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.utils import scatter
 
 LEVELS = ("graph", "set", "node")
+MOST_PLACES = 8  # poolings of one term, one in the other
 LEAST_ERROR = 1e-4  # share of wrong classes that a law of classes is taken to have at least
 
 
@@ -56,14 +57,15 @@ class LawNet(torch.nn.Module):
             raise ValueError(f"LawNet: 'level' must be one of {LEVELS}, got {level!r}")
         if bool(cuts) != bool(order) or (cuts and len(order) != len(cuts) + 1):
             raise ValueError(f"LawNet: {len(cuts)} cuts need {len(cuts) + 1} classes in 'order', got {len(order)}")
+        if not all(math.isfinite(cut) for cut in cuts) or any(k < 0 for k in order):
+            raise ValueError("LawNet: 'cuts' must be numbers, and 'order' must hold numbers of classes")
         outputs = max(order, default=0) + 1 if out_channels is None else out_channels
         if outputs <= max(order, default=0):
             raise ValueError(f"LawNet: 'order' has class {max(order)}, and there are {outputs}")
         self.in_channels, self.level, self.loops, self.out_channels = in_channels, level, loops, outputs
-        names = [f"x{k + 1}" for k in range(in_channels)] if features is None else [str(name) for name in features]
-        if len(names) > in_channels:
-            raise ValueError(f"LawNet: {len(names)} names for {in_channels} features")
-        self.features = names
+        self.features = [str(name) for name in features or ()]
+        if len(self.features) > in_channels:
+            raise ValueError(f"LawNet: {len(self.features)} names for {in_channels} features")
         self.terms = [_checked(term, in_channels) for term in terms]
         self.cuts, self.order = [float(cut) for cut in cuts], [int(k) for k in order]
         self.register_buffer("factors", torch.ones(len(terms), dtype=torch.float64))
@@ -125,6 +127,8 @@ class LawNet(torch.nn.Module):
         hops = len(term["poolings"]) - term["readout"]
         for place, (p, growth, joined) in enumerate(term["poolings"]):
             if place < hops:
+                if edges is None:
+                    raise ValueError("LawNet: this law pools over neighbours and needs 'edge_index'")
                 source, target = edges[0], edges[1]
                 if term["closed"]:
                     own = torch.arange(x.size(0), device=x.device)
@@ -146,6 +150,10 @@ def _checked(term: Mapping[str, Any], in_channels: int) -> dict[str, Any]:
         raise ValueError(f"LawNet: a term has feature {feature}, and there are {in_channels}")
     if any(math.isnan(p) or not math.isfinite(growth) for p, growth, _ in poolings):
         raise ValueError("LawNet: a term has an exponent that is no number")
+    if not readout <= len(poolings) <= MOST_PLACES:
+        raise ValueError(
+            f"LawNet: a term has {len(poolings)} poolings, between {int(readout)} and {MOST_PLACES} are possible"
+        )
     return {"feature": feature, "poolings": poolings, "closed": closed, "readout": readout}
 
 
