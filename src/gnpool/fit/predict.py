@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from gnpool.data import DataError, GraphTable
 from gnpool.data.table import Floats
 from gnpool.fit.batches import FlatBatches
+from gnpool.fit.law import level_of
 from gnpool.fit.pipeline import evaluation_size
 from gnpool.fit.preprocess import Preprocessing, unused_edges
 from gnpool.fit.problem import Problem
+from gnpool.insight.laws import LawNet
 from gnpool.models.folder import naming
 from gnpool.models.saved import SavedModelError, load_saved
 from gnpool.store.files import write
@@ -86,7 +88,12 @@ def load_predictor(folder: str | Path) -> Predictor:
 def _check_fit(model: Any, problem: Problem, preprocessing: Preprocessing) -> None:
     """Complain if the network is not one for these columns and this target."""
     kind = "NodeNet" if problem.level == "node" else "GraphNet" if problem.edges else "SetNet"
-    found = (type(model).__name__, getattr(model, "in_channels", None), model.out.out_features)
+    outputs = model.out_channels if isinstance(model, LawNet) else model.out.out_features
+    found = (type(model).__name__, getattr(model, "in_channels", None), outputs)
+    if isinstance(model, LawNet):
+        kind = "LawNet"
+        if model.level != level_of(problem) or bool(model.cuts) != (problem.task == "classification"):
+            raise ValueError(f"its law is one of targets of a {model.level}, which this target is not")
     wanted = (kind, preprocessing.width, problem.outputs)
     if found != wanted or getattr(model, "edge_weights", False):
         raise ValueError(f"its network {found} does not fit its columns and its target, {wanted}")
