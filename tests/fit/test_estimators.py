@@ -162,3 +162,23 @@ def test_errors_relative_to_nothing_are_undefined() -> None:
     assert "undefined" in str(regressor.answer)
     assert table_rows(result)[0][-1] == "undefined"
     assert math.isnan(regressor.score([graph for graph in graphs if graph.num_nodes >= 9]))
+
+
+def test_a_law_of_classes_predicts_and_is_saved(tmp_path: Path) -> None:
+    data = sets(160, 4, 14, seed=8)
+    words = ["high" if float(one.x.mean()) > 0.5 else "low" for one in data]
+    found = GNPClassifier(epochs=2, seeds=1).fit(data, y=words)
+    assert "mean_i(x0_i) <= 0.5" in found.answer.law
+    large = sets(60, 40, 80, seed=9)
+    truth = ["high" if float(one.x.mean()) > 0.5 else "low" for one in large]
+    assert (found.predict(large) == np.array(truth)).mean() >= 0.95
+    again = GNPClassifier.load(found.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict_proba(large), found.predict_proba(large))
+    np.testing.assert_allclose(again.predict_proba(large).sum(axis=1), 1.0, rtol=1e-6)
+
+
+def test_a_law_of_another_target_is_refused(regressor: Any, tmp_path: Path) -> None:
+    file = regressor.save(tmp_path / "model") / "model.json"
+    file.write_text(file.read_text().replace('"level": "set"', '"level": "node"'))
+    with pytest.raises(ValueError, match="its law is one of targets of a node"):
+        GNPRegressor.load(tmp_path / "model")
