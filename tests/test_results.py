@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gnpool.lab import get_preset
-from gnpool.lab.crystallised import crystallised
-from gnpool.lab.stored import stored_model, stored_models
-from gnpool.lab.tables import GRAPH_TASKS, SET_TASKS
+from gnpool.lab.recipes.crystallised import crystallised
+from gnpool.lab.recipes.models import GRAPH_TASKS, SET_TASKS
+from gnpool.lab.recipes.stored import stored_model, stored_models
 from gnpool.store import Record, Store
 from tools.pack_results import drop
 from tools.pretrained import NODE_TASKS, recipe_of

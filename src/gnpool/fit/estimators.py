@@ -133,8 +133,8 @@ class GNPRegressor(_Estimator):
         >>> _ = torch.manual_seed(0)
         >>> sets = [Data(x=torch.rand(n, 1)) for n in range(3, 13) for _ in range(10)]
         >>> model = GNPRegressor(epochs=20, seeds=1).fit(sets, y=[float(one.x.sum()) for one in sets])
-        >>> model.answer.poolings
-        ('sum',)
+        >>> model.answer.law
+        'y = sum_i(x0_i)'
         >>> round(float(model.predict([Data(x=torch.ones(1000, 1))])[0]), -1)  # a thousand ones
         1000.0
     """

@@ -95,7 +95,9 @@ def _check_fit(model: Any, problem: Problem, preprocessing: Preprocessing) -> No
         if model.level != level_of(problem) or bool(model.cuts) != (problem.task == "classification"):
             raise ValueError(f"its law is one of targets of a {model.level}, which this target is not")
     wanted = (kind, preprocessing.width, problem.outputs)
-    if found != wanted or getattr(model, "edge_weights", False):
+    if getattr(model, "edge_weights", False):
+        raise ValueError("its network was built with edge_weights=True, but none was given: tables have no such column")
+    if found != wanted:
         raise ValueError(f"its network {found} does not fit its columns and its target, {wanted}")
 
 

@@ -84,9 +84,18 @@ class NeighborAggregation(Aggregation):
     """An aggregation that can also gather its rows from the neighbours of each node, as GNP's can."""
 
     def pool_neighbors(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, dim_size: int | None = None
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        dim_size: int | None = None,
+        sizes: Tensor | None = None,
     ) -> Tensor:
-        """Pool the neighbours of each node, as :meth:`gnpool.GNPAggregation.pool_neighbors` does."""
+        """Pool the neighbours of each node, as :meth:`gnpool.GNPAggregation.pool_neighbors` does, but all of them."""
+        if sizes is not None:
+            raise ValueError(
+                f"{type(self).__name__}: it takes all neighbours; 'sizes' is for learned poolings of samples"
+            )
         edges: Any = edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
         messages = x.index_select(0, edges[0])
         if edge_weight is not None:

@@ -14,6 +14,7 @@ LARGEST = 2**24  # of a width
 MOST_LAYERS = 1000  # each takes time to lay out, and a step of its own
 COUNTS = ("blocks", "depth", "heads", "layers", "processing_steps")
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+COUNTER = "num_batches_tracked"
 NONNEG = (None, "relu", "abs")
 
 
@@ -43,8 +44,12 @@ def check_arguments(network: Callable[..., Any], arguments: Mapping[str, Any]) -
 
 
 def check_tensors(tensors: Mapping[str, Tensor]) -> None:
-    """Complain about weights that no network here computes with: they are floats, all of one type."""
-    kinds = {value.dtype for value in tensors.values()}
+    """Complain about weights that no network here computes with: floats of one type, and the counters of batch norm."""
+    kinds = {
+        value.dtype
+        for name, value in tensors.items()
+        if not (name.endswith(COUNTER) and value.dtype == torch.int64 and value.dim() == 0)
+    }
     if len(kinds) > 1 or not kinds <= set(FLOATS):
         raise ValueError(f"the weights must be floats of one type, got {', '.join(sorted(map(str, kinds)))}")
 

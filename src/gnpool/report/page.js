@@ -228,6 +228,7 @@
     event.preventDefault();
     moveTo(event);
   });
+  handle.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false });  // it does not scroll
   plane.addEventListener("pointermove", (event) => { if (held) moveTo(event); });
   for (const name of ["pointerup", "pointercancel"])
     plane.addEventListener(name, () => { held = false; handle.classList.remove("held"); });
