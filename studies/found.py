@@ -6,7 +6,7 @@ Every seed has data of its own: 500 graphs or sets of 20 to 29 elements, feature
 and once with labels off by 5 % (normal, relative; for classes 5 % get another class). For targets of nodes it is 120
 graphs. "Right" means the same function: the mean relative error at 16 times the sizes is at most 0.1 % without noise,
 and with noise at most three standard errors of a scale that is fitted to 500 labels; for classes at most 1 % and 2 %
-are wrong there. The laws in ``KEPT_BACK`` were written down with the others and were first run at the end.
+are wrong there. docs/laws.md tells what was known of which laws when the method was built.
 
 A run that was interrupted goes on where it stopped.
 """
