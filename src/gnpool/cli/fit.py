@@ -52,10 +52,11 @@ def fit(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what fit.json holds.")] = False,
 ) -> None:
-    """Find the pooling that your own data wants, and a model that keeps working on larger graphs.
+    """Find the law or the pooling behind your own data, and a model that keeps working on larger graphs.
 
-    Trains GNP beside the fixed poolings on the smaller graphs, names what was learned, replaces it by the exact pooling
-    where validation agrees, and tests on the largest graphs. Nothing is written before all is done, except to --cache.
+    Looks for a formula, trains GNP beside the fixed poolings on the smaller graphs, replaces what GNP learned by exact
+    poolings where validation agrees, and tests on the largest graphs. Nothing is written before all is done, except to
+    --cache.
     """
     if address is not None and engine != "ray":
         raise typer.BadParameter("it is that of a Ray cluster; use it with --engine ray", param_hint="'--address'")
