@@ -106,7 +106,7 @@ def weights_of(y: Floats, noise: str) -> Floats | None:
     return None if smallest <= 1e-6 * usual else 1 / np.abs(y)
 
 
-def search(values: Floats, y: Floats, costs: Floats, most_terms: int = 2) -> list[Candidate]:
+def search(values: Floats, y: Floats, costs: Floats) -> list[Candidate]:
     """Candidates in the order of their length, shortest first. ``values`` holds a column for each term."""
     found: list[tuple[float, tuple[int, ...], bool, str]] = []
     for noise in NOISES:
@@ -114,7 +114,7 @@ def search(values: Floats, y: Floats, costs: Floats, most_terms: int = 2) -> lis
         if weights is None:
             continue
         for intercept in (False, True):
-            found += _screen(values, y, costs, weights, intercept, noise, most_terms)
+            found += _screen(values, y, costs, weights, intercept, noise)
     found.sort(key=lambda one: one[0])
     fitted = [
         fit(values[:, list(columns)], y, float(costs[list(columns)].sum()), columns, intercept, noise)
@@ -124,7 +124,7 @@ def search(values: Floats, y: Floats, costs: Floats, most_terms: int = 2) -> lis
 
 
 def _screen(
-    values: Floats, y: Floats, costs: Floats, weights: Floats, intercept: bool, noise: str, most_terms: int
+    values: Floats, y: Floats, costs: Floats, weights: Floats, intercept: bool, noise: str
 ) -> list[tuple[float, tuple[int, ...], bool, str]]:
     """One or two terms by the normal equations: fast, and exact enough to choose what is fitted properly."""
     weighted, target = values * weights[:, None], y * weights
@@ -137,7 +137,7 @@ def _screen(
     alive = norms > COLLINEAR * np.linalg.norm(values * weights[:, None], axis=0)
     unit = np.where(alive, weighted / np.where(alive, norms, 1.0), 0.0)
     explained, total = unit.T @ target, float(target @ target)
-    shared = len(y) * PRECISION**2 * power / len(y)
+    shared = PRECISION**2 * power
     log_weights = float(np.log(weights).sum())
 
     def length(rest: Floats, numbers: int, cost: Floats) -> Floats:
@@ -153,8 +153,6 @@ def _screen(
     found: list[tuple[float, tuple[int, ...], bool, str]] = [
         (float(single[k]), (int(k),), intercept, noise) for k in order[:KEPT] if np.isfinite(single[k])
     ]
-    if most_terms < 2:
-        return found
     first = order[:PARTNERS]
     products = unit[:, first].T @ unit
     rest = 1 - products**2
@@ -324,7 +322,7 @@ def _unit_outside(columns: Floats, basis: Floats) -> Floats:
 
 def pairs_near(matrix: Matrix, y: Floats, most: int) -> list[tuple[int, int]]:
     """The pairs of terms that are linearly nearest to targets, with a constant."""
-    found = _screen(matrix.values, y, matrix.costs, np.ones_like(y), True, "constant", 2)
+    found = _screen(matrix.values, y, matrix.costs, np.ones_like(y), True, "constant")
     found.sort(key=lambda one: one[0])
     pairs = [columns for _, columns, _, _ in found if len(columns) == 2]
     return [(a, b) for a, b in pairs[:most]]
