@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gnpool.report import page, read_study
-from gnpool.report.plane import even
+from gnpool.report.page.plane import even
 from tests.report.browser import PROGRAM, Browser
 from tests.report.shared import make_study
 

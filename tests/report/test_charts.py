@@ -8,10 +8,10 @@ import pytest
 
 from gnpool.insight.names import NAMES as NAMED
 from gnpool.insight.names import across as insight_scale
-from gnpool.report.charts import Series, apart, even_ticks, log_ticks, panel, short, value_range
-from gnpool.report.learning import learning_figures
-from gnpool.report.plane import NAMES, across, down, ends_table, even, nearest, plane_data, plane_svg, walks
-from gnpool.report.sizes import size_figures, size_lines
+from gnpool.report.page.charts import Series, apart, even_ticks, log_ticks, panel, short, value_range
+from gnpool.report.page.learning import learning_figures
+from gnpool.report.page.plane import NAMES, across, down, ends_table, even, nearest, plane_data, plane_svg, walks
+from gnpool.report.page.sizes import size_figures, size_lines
 from gnpool.report.study import Training
 from tests.report.shared import tables
 

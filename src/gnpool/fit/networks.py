@@ -12,7 +12,7 @@ import torch
 from gnpool.data import GraphTable
 from gnpool.fit.problem import Problem
 from gnpool.models import GraphNet, NodeNet, SetNet
-from gnpool.models.parts import FORMS
+from gnpool.models.networks.parts import FORMS
 
 FIXED = ("sum", "mean", "max", "min")
 GNP = "GNP"
