@@ -15,7 +15,6 @@ from gnpool.models import GraphNet, NodeNet, SetNet
 from gnpool.models.networks.parts import FORMS
 
 FIXED = ("sum", "mean", "max", "min")
-GNP = "GNP"
 NETWORKS = {"GraphNet": GraphNet, "SetNet": SetNet, "NodeNet": NodeNet}
 HIDDEN = 32
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gnpool.display.models import CRYSTAL, GNP, MODEL_COLUMN
 from gnpool.report.grids import number
 from gnpool.report.markdown.tables import plain, table_blocks
 from gnpool.report.page.headline import HIGHER
@@ -14,7 +15,6 @@ from gnpool.report.page.tables import FORMS, Cell, Result, shown
 from gnpool.report.verdicts import GOOD, Counts, by_kind, count, is_compared, is_gnp, word_of
 
 GIVEN = ("graphcl_", "im_", "real_")  # tables on given data; all others are on generated data
-CRYSTAL, LEARNED = "GNP*", "GNP"
 # Rows of the headline: the table, and the row or column that is the task where it has several.
 HEADLINE = (
     ("exp_graph_invsize", None),
@@ -53,7 +53,7 @@ def headline_block(tables: Sequence[Result]) -> str:
     for name, task in HEADLINE:
         cells = [c for c in found[name]["cells"] if task is None or task in (c["row"], c["column"])]
         rivals = [cell for cell in cells if not is_gnp(cell)]
-        (learned,) = [cell for cell in cells if _kind(cell) == LEARNED]
+        (learned,) = [cell for cell in cells if _kind(cell) == GNP]
         (crystal,) = [cell for cell in cells if _kind(cell) == CRYSTAL]
         paper = min(rivals, key=lambda cell: float(cell["paper"]["mean"]))
         run = [cell for cell in rivals if cell["ours"] is not None]
@@ -82,7 +82,7 @@ def counts_block(tables: Sequence[Result]) -> str:
     """In a few sentences, how much was run and how it compares."""
     cells = [cell for table in tables for cell in table["cells"]]
     errors = [cell for table in _generated(tables) for cell in table["cells"]]
-    everything, generated, gnp = count(cells), count(errors), by_kind(errors)["GNP"]
+    everything, generated, gnp = count(cells), count(errors), by_kind(errors)[GNP]
     lenient = [cell for cell in errors if _is_lenient(cell)]
     excused = sum(bool(cell.get("excused")) and word_of(cell) not in GOOD for cell in cells)
     rest = f" By deviations alone, {excused} more would be matched." if excused else ""
@@ -108,7 +108,7 @@ def _is_lenient(cell: Cell) -> bool:
 def _on_given(tables: Sequence[Result]) -> str:
     """The same of real graphs, graph classification and influence."""
     given = [cell for table in tables if table not in _generated(tables) for cell in table["cells"]]
-    everything, gnp = count(given), by_kind(given)["GNP"]
+    everything, gnp = count(given), by_kind(given)[GNP]
     if not everything.run:
         return ""
     lenient = [cell for cell in given if _is_lenient(cell)]
@@ -139,7 +139,7 @@ def verdicts_block(tables: Sequence[Result]) -> str:
         for kind, counts in by_kind(table["cells"]).items():
             if counts.total:
                 lines.append([plain(table["table"]), kind, *_numbers(counts)])
-                totals.setdefault(kind, []).extend(cell for cell in table["cells"] if is_gnp(cell) == (kind == "GNP"))
+                totals.setdefault(kind, []).extend(cell for cell in table["cells"] if is_gnp(cell) == (kind == GNP))
     for kind, cells in totals.items():
         lines.append(["**all**", kind, *_numbers(count(cells))])
     lines.append(["**all**", "both", *_numbers(count(cell for cells in totals.values() for cell in cells))])
@@ -306,13 +306,13 @@ def _kind(cell: Cell) -> str:
     if "/" in str(cell["column"]):
         return ""
     names = [str(cell[axis]).rpartition("/")[2] for axis in ("row", "column")]
-    return next((form for form in (CRYSTAL, LEARNED) if form in names), "")
+    return next((form for form in (CRYSTAL, GNP) if form in names), "")
 
 
 def _model(cell: Cell) -> str:
     """The name of a baseline: aggregation and readout, a model beside the grid, or the pooling of a row or column."""
     row, column = str(cell["row"]), str(cell["column"])
-    if column == "model":
+    if column == MODEL_COLUMN:
         return row
     if row in ("bfs", "shortest"):
         return column

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gnpool.report.grids import MODEL_COLUMN
+from gnpool.display.models import GNP, MODEL_COLUMN
 from gnpool.report.page.markup import Markup, tag
 from gnpool.report.page.sizes import size_lines
 from gnpool.report.page.tables import caption_span, mark, scroller, shown
@@ -53,7 +53,7 @@ def _of_table(table: Result) -> Iterator[Contest]:
     cells = [cell for cell in table["cells"] if not cell.get("curves")]
     if size_lines(table):
         return
-    gnp = [cell for cell in cells if _label(cell, "row") == "GNP" or _label(cell, "column") == "GNP"]
+    gnp = [cell for cell in cells if GNP in (_label(cell, "row"), _label(cell, "column"))]
     gnp = [cell for cell in gnp if is_gnp(cell)]
     if not gnp:
         return
@@ -108,7 +108,7 @@ def forms_of(found: Sequence[Contest]) -> list[str]:
 def names_of(found: Sequence[Contest]) -> list[str]:
     """Names of the columns; that of the paper only if it has a number."""
     paper = ["GNP, paper"] if any(is_published(contest.gnp) for contest in found) else []
-    return ["GNP", *forms_of(found), *paper, "best baseline"]
+    return [GNP, *forms_of(found), *paper, "best baseline"]
 
 
 def headline(tables: Sequence[Result]) -> Markup | None:

@@ -10,13 +10,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from gnpool.display.poolings import NAMES
 from gnpool.report.answer import Answer, answer
 from gnpool.report.fitted import fit_answer, fit_pooling
 from gnpool.report.grids import run_so_far
 from gnpool.report.page.headline import headline
 from gnpool.report.page.learning import learning_figures
 from gnpool.report.page.markup import Markup, data_block, join, tag
-from gnpool.report.page.plane import HIGH, LOW, NAMES, Walk, crystals_table, ends_table, plane_data, plane_svg, walks
+from gnpool.report.page.plane import HIGH, LOW, Walk, crystals_table, ends_table, plane_data, plane_svg, walks
 from gnpool.report.page.runs import runs_section
 from gnpool.report.page.sizes import FLOOR, size_figures, size_lines
 from gnpool.report.page.tables import anchor, html_sheet, mark, overview, pairs_table, sheets
@@ -200,7 +201,7 @@ def _plane(found: Sequence[Walk], study: Study) -> Markup:
             ),
             class_="choose",
         )
-    names = [tag("button", name, type="button", data_named=k) for k, (name, *_) in enumerate(NAMES)]
+    names = [tag("button", named.name, type="button", data_named=k) for k, named in enumerate(NAMES)]
     two = any("one" not in walk.branches for walk in found)
     lines = [("c0", f"{'p > 0, ' if two else ''}a line a seed, a dot at its end"), *([("c1", "p < 0")] if two else [])]
     key = tag(

@@ -14,23 +14,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnpool.display.poolings import NAMES, across, parameter_distance
 from gnpool.report.grids import number
 from gnpool.report.page.markup import Markup, tag
 from gnpool.report.page.tables import number_table
 from gnpool.report.study import Training, thin
 
-# The poolings that have a name; name, p, growth, and where the label stands: side and lines up or down.
-NAMES = (
-    ("sum", 1.0, 1.0, "right", 0),
-    ("mean", 1.0, 0.0, "left", 1),
-    ("max", math.inf, 0.0, "left", 1),
-    ("min", -math.inf, 0.0, "right", 1),
-    ("harmonic sum", -1.0, -1.0, "right", 0),
-    ("harmonic mean", -1.0, 0.0, "middle", 1),
-    ("L2 norm", 2.0, 0.5, "right", 0),
-    ("root mean square", 2.0, 0.0, "middle", -1),
-    ("geometric mean", 0.0, 0.0, "middle", 1),
-)
+# Where the label of a name stands: its side, and lines up or down.
+SIDES = {
+    "sum": ("right", 0),
+    "mean": ("left", 1),
+    "max": ("left", 1),
+    "min": ("right", 1),
+    "harmonic sum": ("right", 0),
+    "harmonic mean": ("middle", 1),
+    "L2 norm": ("right", 0),
+    "root mean square": ("middle", -1),
+    "geometric mean": ("middle", 1),
+}
 SHORT = {"root mean square": "RMS"}
 WIDTH, HEIGHT = 520, 400
 LEFT, RIGHT, TOP, BOTTOM = 46, 22, 14, 44
@@ -81,23 +82,12 @@ def _walks_of(training: Training) -> Iterator[Walk]:
             yield Walk(" · ".join(part for part in parts if part), branches)
 
 
-def even(p: float) -> float:
-    """p on an even scale from -2 to 2.
-
-    Example:
-        >>> from gnpool.report.page.plane import even
-        >>> even(-1.0), even(0.5), even(2.0), even(float("inf"))
-        (-1.0, 0.5, 1.5, 2.0)
-    """
-    return p if abs(p) <= 1 else math.copysign(2 - 1 / abs(p), p)
-
-
-def across(p: float) -> float:
+def x_of(p: float) -> float:
     """Where p stands in the drawing."""
-    return LEFT + (2 + even(p)) / 4 * (WIDTH - LEFT - RIGHT)
+    return LEFT + (2 + across(p)) / 4 * (WIDTH - LEFT - RIGHT)
 
 
-def down(growth: float) -> float:
+def y_of(growth: float) -> float:
     """Where a growth stands in the drawing."""
     share = (growth - LOW) / (HIGH - LOW)
     return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
@@ -111,9 +101,8 @@ def nearest(p: float, growth: float) -> tuple[str, float]:
         >>> nearest(1.02, 0.01)[0], nearest(-30.0, 0.01)[0], nearest(0.1, 0.0)[0]
         ('mean', 'min', 'geometric mean')
     """
-    found = {name: math.hypot(even(p) - even(at), growth - size) for name, at, size, _, _ in NAMES}
-    name = min(found, key=lambda one: found[one])
-    return name, found[name]
+    found = min(NAMES, key=lambda named: parameter_distance(p, growth, named))
+    return found.name, parameter_distance(p, growth, found)
 
 
 def plane_svg(first: Walk | None) -> Markup:
@@ -140,10 +129,10 @@ def plane_data(found: Sequence[Walk], start: str | None = None) -> dict[str, Any
     return {
         "box": {**box, "low": LOW, "high": HIGH},
         "names": [
-            {"name": name, "p": p if math.isfinite(p) else math.copysign(1e9, p), "growth": growth}
-            for name, p, growth, _, _ in NAMES
+            {"name": one.name, "p": one.p if math.isfinite(one.p) else math.copysign(1e9, one.p), "growth": one.growth}
+            for one in NAMES
         ],
-        "start": next((k for k, (name, *_) in enumerate(NAMES) if name == start), None),
+        "start": next((k for k, named in enumerate(NAMES) if named.name == start), None),
         "walks": [
             {"label": walk.label, **{name: _numbers(values) for name, values in walk.branches.items()}}
             for walk in found
@@ -204,23 +193,23 @@ def _numbers(values: NDArray[np.float64]) -> list[list[float]]:
 
 
 def _field() -> dict[str, float]:
-    left, right = across(-math.inf), across(math.inf)
-    return {"x": left, "y": down(HIGH), "width": right - left, "height": down(LOW) - down(HIGH)}
+    left, right = x_of(-math.inf), x_of(math.inf)
+    return {"x": left, "y": y_of(HIGH), "width": right - left, "height": y_of(LOW) - y_of(HIGH)}
 
 
 def _ground() -> Markup:
-    left, right, floor = across(-math.inf), across(math.inf), down(LOW)
+    left, right, floor = x_of(-math.inf), x_of(math.inf), y_of(LOW)
     parts = [tag("rect", **_field(), class_="field")]
     for level in LEVELS:  # where the growth is 0 the result does not grow with the number of elements
         kind = "grid" if level else "still"
-        parts.append(tag("line", x1=left, x2=right, y1=down(level), y2=down(level), class_=kind))
-        parts.append(tag("text", _signed(level), x=left - 9, y=down(level) + 4, class_="tick end"))
+        parts.append(tag("line", x1=left, x2=right, y1=y_of(level), y2=y_of(level), class_=kind))
+        parts.append(tag("text", _signed(level), x=left - 9, y=y_of(level) + 4, class_="tick end"))
     for p in TICKS:
-        parts.append(tag("line", x1=across(p), x2=across(p), y1=floor, y2=floor + 4, class_="axis"))
-        parts.append(tag("text", _signed(p), x=across(p), y=floor + 17, class_="tick middle"))
-    parts.append(tag("text", "same size for every n", x=across(-0.5), y=down(0.0) + 15, class_="note middle"))
+        parts.append(tag("line", x1=x_of(p), x2=x_of(p), y1=floor, y2=floor + 4, class_="axis"))
+        parts.append(tag("text", _signed(p), x=x_of(p), y=floor + 17, class_="tick middle"))
+    parts.append(tag("text", "same size for every n", x=x_of(-0.5), y=y_of(0.0) + 15, class_="note middle"))
     parts.append(tag("text", "p", x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, class_="name middle"))
-    turned = f"translate(12 {down(0.0):.1f}) rotate(-90)"
+    turned = f"translate(12 {y_of(0.0):.1f}) rotate(-90)"
     parts.append(tag("text", "growth", transform=turned, class_="name middle"))
     return tag("g", *parts, aria_hidden="true")
 
@@ -231,12 +220,13 @@ def _signed(value: float) -> str:
 
 def _names() -> Markup:
     parts = []
-    for name, p, growth, side, lines in NAMES:
-        a, b = across(p), down(growth)
+    for named in NAMES:
+        a, b = x_of(named.p), y_of(named.growth)
+        side, lines = SIDES[named.name]
         shift, kind = {"right": (8, "label"), "left": (-3, "label end"), "middle": (0, "label middle")}[side]
         height = b + 4 if lines == 0 else b - 9 if lines > 0 else b + 17
         parts.append(tag("circle", cx=a, cy=b, r=4, class_="named"))
-        parts.append(tag("text", SHORT.get(name, name), x=a + shift, y=height, class_=kind))
+        parts.append(tag("text", SHORT.get(named.name, named.name), x=a + shift, y=height, class_=kind))
     return tag("g", *parts, aria_hidden="true")
 
 
@@ -245,7 +235,7 @@ def _path(walk: Walk) -> Iterator[Markup]:
         kind = BRANCHES[name][2]
         parts = []
         for flat in _numbers(values):
-            points = [(across(p), down(growth)) for p, growth in zip(flat[::2], flat[1::2], strict=True)]
+            points = [(x_of(p), y_of(growth)) for p, growth in zip(flat[::2], flat[1::2], strict=True)]
             if points:
                 parts.append(tag("path", d="M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in points), class_="walk"))
                 parts.append(tag("circle", cx=points[-1][0], cy=points[-1][1], r=3.2, class_="goal"))
@@ -253,7 +243,7 @@ def _path(walk: Walk) -> Iterator[Markup]:
 
 
 def _handle() -> Markup:
-    at = f"translate({across(1.0):.1f} {down(1.0):.1f})"
+    at = f"translate({x_of(1.0):.1f} {y_of(1.0):.1f})"
     return tag(
         "g",
         tag("circle", r=22, class_="grip"),

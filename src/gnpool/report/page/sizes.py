@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gnpool.display.models import GNP
 from gnpool.report.page.charts import COLORS, GREY, Series, panel, value_range
 from gnpool.report.page.markup import Markup, tag
 from gnpool.report.page.tables import number_table, shown
@@ -48,7 +49,7 @@ def size_figures(lines: Sequence[SizeLine], *, x_label: str = "nodes", unit: str
     tasks: dict[str, list[Series]] = {}
     single = [line for line in lines if len(line.cells) == 1 and all(c.get("ours") for c in line.cells.values())]
     lines = [line for line in lines if len(line.cells) > 1]
-    first = sorted(lines, key=lambda line: (not _gnp(line), line.model != "GNP"))  # so it has one colour on all pages
+    first = sorted(lines, key=lambda line: (not _gnp(line), line.model != GNP))  # so it has one colour on all pages
     models = list(dict.fromkeys(line.model for line in first))
     for line in lines:
         place = models.index(line.model)

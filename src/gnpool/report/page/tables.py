@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gnpool.display.models import GNP
 from gnpool.report.grids import number, parts
 from gnpool.report.interval import bootstrap
 from gnpool.report.page.markup import Markup, join, tag, text
@@ -187,7 +188,7 @@ def overview(tables: Sequence[Result]) -> Markup | None:
             rows.append(tag("tr", tag("th", name, scope="row"), *(_counted(counts) for counts in kinds.values())))
     if not rows:
         return None
-    head = tag("tr", tag("td"), tag("th", "GNP", scope="col"), tag("th", "baselines", scope="col"))
+    head = tag("tr", tag("td"), tag("th", GNP, scope="col"), tag("th", "baselines", scope="col"))
     caption = "Published cells of each table by verdict"
     table_ = tag("table", caption_span(caption), tag("thead", head), tag("tbody", *rows), class_="overview")
     return scroller(table_, caption)

@@ -28,7 +28,7 @@ def published_q(p: float, growth: float) -> float:
     """q = 1/p - growth, which has no value at p = 0: NaN.
 
     Example:
-        >>> from gnpool.insight.names import published_q
+        >>> from gnpool.display.poolings import published_q
         >>> published_q(2.0, 0.5), published_q(0.0, 0.0)
         (0.0, nan)
     """
@@ -75,7 +75,7 @@ def across(p: float) -> float:
     """p on an even scale from -2 to 2: p itself between -1 and 1, and beyond them even steps of 1/p.
 
     Example:
-        >>> from gnpool.insight.names import across
+        >>> from gnpool.display.poolings import across
         >>> [across(p) for p in (float("-inf"), -1.0, 0.0, 1.0, 2.0, float("inf"))]
         [-2.0, -1.0, 0.0, 1.0, 1.5, 2.0]
     """
