@@ -160,6 +160,26 @@ def test_an_edge_index_is_given_the_lists_that_pyg_makes(order):
         assert torch.equal(end[mine._T_perm], taken)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_exponents_alone_need_no_lists_by_source(weighted, monkeypatch):
+    """Features that are given have no gradient: then p and q learn without the transposed lists, to the same values."""
+    x, weight = (t.float() for t in inputs())
+    plain = edges(grouped=False)
+    found = []
+    for needed in (True, False):
+        p = torch.tensor([1.5, -2.0, 0.7], dtype=torch.float64, requires_grad=True)
+        q = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
+        if not needed:
+            monkeypatch.setattr(library, "transpose", None)  # would fail
+        w = weight if weighted else None
+        y = norm_pool_neighbors(x.clone().requires_grad_(needed), plain, p=p, q=q, edge_weight=w, dim_size=M)
+        first = torch.autograd.grad(y.square().sum(), (p, q), create_graph=True)
+        second = torch.autograd.grad(first[0].sum() + first[1], (p, q))
+        found.append([*first, *second])
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(theirs, mine, rtol=2e-6, atol=2e-6)
+
+
 def test_changing_shapes_compile_nothing(backend):
     """After the first batch every other one runs on what is there."""
     if backend != "numba":

@@ -334,7 +334,8 @@ def pool_neighbors(
             source, destination = destination, reference.destinations(source, edges)
         messages = x[source] if edge_weight is None else x[source] * edge_weight[:, None]
         return _pool_in_onnx(messages, destination, dim_size, p, q, eps, relu, form, sizes)
-    transposed = _needs_gradient(x, edge_weight, p, q) or (not torch.compiler.is_compiling() and library.in_transform())
+    # p and q alone need no lists by source: so features that are given, the largest layer of a sample, go without.
+    transposed = _needs_gradient(x, edge_weight) or (not torch.compiler.is_compiling() and library.in_transform())
     if isinstance(edge_index, tuple):
         layout = _compressed_edges(edge_index, x.size(0), transposed, edge_weight is not None, name)
     else:
