@@ -9,9 +9,12 @@ graphs. "Right" means the same function: the mean relative error at 16 times the
 and with noise at most three standard errors of a scale that is fitted to 500 labels; for classes at most 1 % and 2 %
 are wrong there. docs/laws.md tells what was known of which laws when the method was built.
 
-The study goes on from results/learned/found.json and from what is in the file given by ``--out``. It writes its outcomes
-every few seconds, so that an interrupted run loses little. Outcomes of another version of the finder are not counted,
-and their draws are run again.
+The tasks of the paper are there with data of their own. ``shortest`` has lengths of edges, which ``find_law`` does not
+look at.
+
+The study goes on from results/learned/found.json and from what is in the file given by ``--out``. It writes its
+outcomes every few seconds, so that an interrupted run loses little. Outcomes of another version of the finder are not
+counted, and their draws are run again.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,7 @@ from torch_geometric.data import Data
 
 from gnpool import find_law
 from gnpool.insight.laws import VERSION
+from gnpool.tasks import Task, get_task
 from gnpool.tasks.graphs import Graph
 from gnpool.tasks.streams import Floats, Stream
 from gnpool.tasks.structures import connected_er
@@ -183,19 +187,25 @@ OFTEN = (
     "triangles",
     "noise",
 )
-GROUPS = {
+PAPER = {name: get_task(name) for name in ("mu_post", "mu_map", "sigma2_post", "bfs")}  # the others are in LAWS
+PAPER_OUTSIDE = {name: get_task(name) for name in ("sigma2_map", "shortest")}
+GROUPS: dict[str, Mapping[str, Law | Task]] = {
     "inside": INSIDE,
     "classes": CLASSES,
     "inside, kept back": KEPT_BACK,
     "outside": OUTSIDE,
     "outside, kept back": OUTSIDE_KEPT_BACK,
     "nothing": NOTHING,
+    "paper": PAPER,
+    "paper, outside": PAPER_OUTSIDE,
 }
-ALL = {name: law for group in GROUPS.values() for name, law in group.items()}
+ALL: dict[str, Law | Task] = {name: law for group in GROUPS.values() for name, law in group.items()}
 
 
-def draw(law: Law, part: str, count: int, sizes: tuple[int, int], seed: int) -> list[Data]:
+def draw(law: Law | Task, part: str, count: int, sizes: tuple[int, int], seed: int) -> list[Data]:
     """Graphs, sets or graphs with targets of nodes; the seed and the names determine them."""
+    if isinstance(law, Task):
+        return of_task(law, part, count, sizes, seed)
     stream = Stream("found", law.name, part, seed)
     found = []
     for k in range(count):
@@ -208,6 +218,13 @@ def draw(law: Law, part: str, count: int, sizes: tuple[int, int], seed: int) -> 
         edges = None if graph is None else torch.from_numpy(graph.edges)
         found.append(Data(x=torch.from_numpy(x[:, None]).float(), edge_index=edges, y=y))
     return found
+
+
+def of_task(task: Task, part: str, count: int, sizes: tuple[int, int], seed: int) -> list[Data]:
+    """Data of a task of the paper; larger graphs keep their number of neighbours."""
+    split = "train" if part == "train" else "test"
+    degree = MEAN_DEGREE if task.structures and sizes[1] > 160 else None
+    return task.dataset(split, seed=seed, count=count, sizes=sizes, mean_degree=degree)
 
 
 def outcome(name: str, noise: float, seed: int) -> dict[str, Any]:
