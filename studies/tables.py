@@ -217,7 +217,7 @@ def found_table(runs: list[dict[str, Any]]) -> str:
     """How often a law is found, and what is said."""
     rows = []
     for group, noise, chosen in found_groups(runs):
-        inside = group not in ("outside", "outside, kept back", "nothing")
+        inside = group not in ("outside", "outside, kept back", "nothing", "paper, outside")
         verdicts = [sum(run["verdict"] == name for run in chosen) for name in VERDICTS]
         by_law = {run["law"]: [one for one in chosen if one["law"] == run["law"]] for run in chosen}
         rates = {law: statistics.mean(studied.right(run) for run in of_law) for law, of_law in by_law.items()}
