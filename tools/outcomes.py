@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gnpool.store.files import write
-
 FILE = Path(__file__).parents[1] / "results" / "reliability.json"
 
 
@@ -19,6 +17,8 @@ def kept(part: str) -> dict[str, Any]:
 
 def keep(part: str, outcome: dict[str, Any]) -> None:
     """Replace what one search has written, and leave the others."""
+    from gnpool.store.files import write
+
     found = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     found[part] = outcome
     write(FILE, (json.dumps(dict(sorted(found.items())), indent=1) + "\n").encode(), shared=True)
