@@ -214,6 +214,7 @@ def test_changing_shapes_compile_nothing(backend):
         ((torch.tensor([0, 3]), torch.tensor([0, 1])), {}, ValueError, "must start at 0, never decrease and end at 2"),
         ((torch.tensor([0, 2]), torch.tensor([0, 9])), {}, IndexError, "'edge_index[1]' must lie in [0, 9), got 9"),
         ((torch.tensor([0, 2]), torch.tensor([0, 1])), {"dim_size": 2}, ValueError, "has 1 nodes but 'dim_size' is 2"),
+        ((torch.tensor([0, 2]), torch.tensor([0, 1])), {"dim_size": 0}, ValueError, "has 1 nodes but 'dim_size' is 0"),
         ((torch.tensor([], dtype=torch.int64), torch.tensor([0])), {}, ValueError, "must have at least one value"),
     ],
     ids=str,

@@ -250,10 +250,12 @@ def crystallize(
         return replace(trial, loss=best.best["loss"].value, state=fit.state_dict(best))
 
     # Where no loss is below 0, one that is as good as 0 cannot lose to a model that is less simple: those need no look.
-    exact = EXACT * given.loss
+    def perfect(trial: Trial) -> bool:
+        return 0 <= trial.loss <= EXACT * given.loss
+
     screened: list[Trial] = []
     for number, trial in enumerate(wanted):
-        simplest = min((other.complexity for other in screened if other.loss <= exact), default=trial.complexity)
+        simplest = min((other.complexity for other in screened if perfect(other)), default=trial.complexity)
         if trial.complexity <= simplest:
             screened.append(refit(number, trial, "screened"))
     ranked = sorted(screened, key=lambda trial: trial.loss)
@@ -261,7 +263,7 @@ def crystallize(
     tried = [given]
     for trial in [*sorted(best, key=lambda trial: trial.complexity), given]:  # the learned GNP is the least simple
         tried.append(refit(len(wanted) + len(tried) - 1, trial, "refitted"))
-        if 0 <= tried[-1].loss <= exact:
+        if perfect(tried[-1]):
             break
     choice, reason = _choose(tried)
     if choice.learned:
