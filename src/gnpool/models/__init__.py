@@ -7,6 +7,7 @@ from gnpool.models.gnp import StudyGNPAggregation
 from gnpool.models.graph_net import GraphNet
 from gnpool.models.monstor import MONSTOR
 from gnpool.models.node_net import NodeNet
+from gnpool.models.pna import PNAAggregation
 from gnpool.models.pooling import make_pooling, register_pooling
 from gnpool.models.recurrent_net import RecurrentNet
 from gnpool.models.sag_classifier import SAGClassifier
@@ -26,6 +27,7 @@ __all__ = [
     "GraphNet",
     "LawNet",
     "NodeNet",
+    "PNAAggregation",
     "RecurrentNet",
     "SAGClassifier",
     "SAGPoolNet",

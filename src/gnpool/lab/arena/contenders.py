@@ -1,0 +1,59 @@
+"""Who takes part: pairs of poolings, one for the neighbours of each node and one for the readout."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+FIXED = ("sum", "mean", "max", "min")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A pair of poolings in the network of a contest.
+
+    Args:
+        name (str): The row of its numbers.
+        aggr (str): The aggregation, by its name in :func:`gnpool.models.make_pooling`.
+        readout (str): The readout, likewise; a network without one ignores it.
+        starts (tuple): Where the GNPs start, each a training of its own; None: where the network has them.
+        options (tuple): Options of both poolings, as pairs of name and value.
+    """
+
+    name: str
+    aggr: str
+    readout: str
+    starts: tuple[str | None, ...] = (None,)
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def fixed(self) -> bool:
+        """Whether nothing is learned in either pooling."""
+        return self.aggr in FIXED and self.readout in FIXED
+
+    @property
+    def gnp(self) -> bool:
+        """Whether one of the two is GNP."""
+        return self.aggr.startswith("gnp") or self.readout.startswith("gnp")
+
+    def slots(self) -> dict[str, Any]:
+        """The poolings as arguments of a network with both slots."""
+        given = {"aggr": self.aggr, "readout": self.readout}
+        options = {"aggr_options": dict(self.options), "readout_options": dict(self.options)} if self.options else {}
+        return {**given, **options}
+
+
+def pair(aggr: str, readout: str) -> Contender:
+    """Two poolings by name."""
+    return Contender(f"{aggr}/{readout}", aggr, readout)
+
+
+def fixed_pairs(aggrs: Sequence[str] = FIXED) -> tuple[Contender, ...]:
+    """Every pair of fixed poolings, the aggregation one of ``aggrs``."""
+    return tuple(pair(aggr, readout) for aggr, readout in itertools.product(aggrs, FIXED))
+
+
+GNP = Contender("GNP", "gnpg", "gnpg", ("sum/sum", "sum/mean"))
+PUBLISHED_GNP = Contender("GNP, as published", "gnp", "gnp", options=(("coordinates", "published"),))
