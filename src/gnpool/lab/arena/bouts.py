@@ -80,7 +80,9 @@ class Bout(Job):
 
     def work(self, bench: Bench) -> bool:
         def compute(checkpoint: Path) -> Any:
-            work = (self, bench.device, bench.threads)
+            graphs = json.dumps([self.contest.id, self.amount.digest, self.data_seed])
+            arena = bench.shared.held(graphs, lambda: self.contest.arena(self.amount, self.data_seed))
+            work = (self, bench.engine.share(arena), bench.device, bench.threads)
             return bench.engine.call(bout_unit, *work, caller=bench.caller(checkpoint))
 
         if bench.record(self.key, compute) is None:
@@ -98,13 +100,12 @@ def seconds_of(bout: Bout, kind: str) -> float:
     return 5.0 + steps * step * (2.0 if bout.contender.gnp else 1.0)
 
 
-def bout_unit(caller: Caller, bout: Bout, device: torch.device, threads: int) -> Any:
+def bout_unit(caller: Caller, bout: Bout, arena: Arena, device: torch.device, threads: int) -> Any:
     """Scores, tensors and meta data of a bout."""
     if device.type == "cpu":
         torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
     began = time.monotonic()
     contest, contender, amount = bout.contest, bout.contender, bout.amount
-    arena = contest.arena(amount, bout.data_seed)
     seen: dict[int, int] = {}
 
     def progress(step: Progress) -> None:
@@ -119,7 +120,7 @@ def bout_unit(caller: Caller, bout: Bout, device: torch.device, threads: int) ->
         amount.settings(contender),
         seeds=amount.seeds * amount.copies(contender),
         epochs=amount.epochs,
-        validation=contest.batches(marked(arena, contest)),
+        validation=contest.validation(marked(arena, contest)),
         criteria=criteria(arena, contest),
         schedule=functools.partial(falling, amount.epochs),
         device=device,
@@ -205,12 +206,12 @@ def tests(
                 if part not in held:
                     held[part] = [batch.to(device) for batch in contest.batches(arena.tests[part])]
                 pieces = [contest.features(forward(model, batch), batch) for batch in held[part]]
-                rows[part].append(torch.cat(pieces).cpu())
+                rows[part].append(torch.cat(pieces).float().cpu())
         for part, tensors in rows.items():
             like = next((one for one in tensors if one is not None), None)
             if like is not None:
                 filled = [torch.full_like(like, math.nan) if one is None else one for one in tensors]
-                found[f"{rule}/{part}"] = torch.stack(filled).float()
+                found[f"{rule}/{part}"] = torch.stack(filled)
     return found
 
 

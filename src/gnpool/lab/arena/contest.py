@@ -34,6 +34,7 @@ class Amount:
         hidden (int): Channels of the network.
         batch (int): Graphs of a batch.
         rates (tuple): Learning rates to try.
+        decay (float): L2 penalty of Adam.
         train, held, test (int, optional): Graphs for training, for each validation and for each test. (default: the
             published numbers)
         tests (tuple, optional): The parts to test on. (default: all of the contest)
@@ -46,6 +47,7 @@ class Amount:
     hidden: int = 64
     batch: int = 32
     rates: tuple[float, ...] = (3e-3,)
+    decay: float = 0.0
     train: int | None = None
     held: int | None = None
     test: int | None = None
@@ -65,7 +67,7 @@ class Amount:
     def settings(self, contender: Contender) -> list[Setting]:
         """Every rate from every start."""
         return [
-            Setting(lr=rate, optimizer="adam", clip=10.0, start=start)
+            Setting(lr=rate, optimizer="adam", clip=10.0, weight_decay=self.decay, start=start)
             for start in contender.starts
             for rate in self.rates
         ]
@@ -108,25 +110,26 @@ class Contest(ABC):
     """What all contests have in common.
 
     Args:
-        id (str): The benchmark, and the table.
-        title (str): What the table shows.
+        id (str): The benchmark, perhaps with a set of it behind a stroke.
         metric (str): What its numbers are.
         columns (tuple): Its columns; the first is the one that counts.
         amounts (dict): By preset.
         erm (str): The contender that is the benchmark's own network.
         published (dict): By column the column of the published table.
+        data_sets (tuple): The sets of real graphs that it needs.
+        whole_validation (bool): Whether validation sees all graphs in one batch, as a metric that is no mean needs it.
     """
 
     higher: ClassVar[bool] = True  # whether more is better
 
     id: str
-    title: str
     metric: str
     columns: tuple[Column, ...]
     amounts: Mapping[str, Amount]
     erm: str
     published: Mapping[str, str] = field(default_factory=dict)
-    data_sets: tuple[str, ...] = ()  # of real graphs
+    data_sets: tuple[str, ...] = ()
+    whole_validation: bool = False
 
     @abstractmethod
     def arena(self, amount: Amount, data_seed: int) -> Arena:
@@ -153,6 +156,11 @@ class Contest(ABC):
         return model
 
     @property
+    def benchmark(self) -> str:
+        """The table, and where its published numbers are."""
+        return self.id.partition("/")[0]
+
+    @property
     def rules(self) -> tuple[str, ...]:
         """Ways of choosing epoch and run, all of them by validation graphs."""
         return tuple(dict.fromkeys(column.rule for column in self.columns))
@@ -162,12 +170,16 @@ class Contest(ABC):
         wanted = dict.fromkeys(column.part for column in self.columns if column.rule == rule)
         return [part for part in wanted if amount.tests is None or part in amount.tests]
 
-    def batches(self, graphs: list[Data], size: int | None = None) -> Batches:
-        """Graphs in their own order, for validation and tests."""
-        return Batches(graphs, TEST_BATCH if size is None else size, seed=None, sorted_edges=True)
+    def validation(self, graphs: list[Data]) -> Batches:
+        """Graphs in their own order."""
+        return Batches(graphs, len(graphs) if self.whole_validation else TEST_BATCH, seed=None, sorted_edges=True)
+
+    def batches(self, graphs: list[Data]) -> Batches:
+        """The same for tests."""
+        return Batches(graphs, TEST_BATCH, seed=None, sorted_edges=True)
 
     def drawn(self, part: str, count: int | None, data_seed: int) -> list[Data]:
         """Graphs of the benchmark of the contest's name, at most the published number."""
-        benchmark = get_benchmark(self.id)
+        benchmark = get_benchmark(self.benchmark)
         most = benchmark.parts[part].count
         return benchmark.dataset(part, seed=data_seed, count=most if count is None else min(count, most))

@@ -51,10 +51,9 @@ class MotifContest(Contest):
         return accuracy(prediction, batch)[:, None]
 
 
-def _contest(shift: str, words: str) -> MotifContest:
+def _contest(shift: str) -> MotifContest:
     return MotifContest(
         id=f"good_motif_{shift}",
-        title=f"GOOD-Motif, {shift} shift: networks trained on small graphs, tested on {words}",
         metric="PERCENT",
         columns=(
             Column("covariate", "test", "shifted"),
@@ -67,7 +66,4 @@ def _contest(shift: str, words: str) -> MotifContest:
     )
 
 
-CONTESTS = (
-    _contest("size", "large ones"),
-    _contest("basis", "another base graph"),
-)
+CONTESTS = (_contest("size"), _contest("basis"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,48 +19,71 @@ if TYPE_CHECKING:
     from gnpool.lab.arena.tables import ArenaTable
 
 RESAMPLES, CONFIDENCE = 1000, 0.95
+CHOSEN = "chosen by an inner size shift"  # the row of the contender that an inner contest chose
 HIDDEN = ("seconds", "seconds_of_training")
 
 
-def arena_results(table: ArenaTable, store: Store, amount: Amount, data_seed: int) -> dict[str, Any]:
+def arena_results(table: ArenaTable, store: Store, amounts: Mapping[str, Amount], data_seed: int) -> dict[str, Any]:
     """The table as results.json holds it; a contender that did not run has ``"ours": null``."""
-    contest = table.contest
-    records = {
-        bout.contender.name: record
-        for bout in bouts(contest, amount, data_seed)
-        if (record := store.get(bout.key)) is not None
-    }
-    cells, pairs = [], []
-    for column in contest.columns:
-        if amount.tests is None or column.part in amount.tests:
-            tested = {name: _features(record, column) for name, record in records.items()}
-            found = {name: features for name, features in tested.items() if features is not None}
-            cells += [_cell(contest, column, name, found.get(name)) for name in _names(amount)]
-            pairs += list(_pairs(contest, column, amount, found))
-        cells += _published_cells(contest, column)
-    meta = next(iter(records.values())).meta if records else {}
+    cells: list[dict[str, Any]] = []
+    pairs: list[dict[str, Any]] = []
+    everything: list[Record] = []
+    for place, contest in enumerate(table.contests):
+        amount = amounts[contest.id]
+        records = records_of(contest, amount, store, data_seed)
+        everything += records.values()
+        choice = None
+        if table.inner:
+            inner = table.inner[place]
+            judges = records_of(inner, amounts[inner.id], store, data_seed)
+            everything += judges.values()
+            choice = chosen_by(inner, judges, amounts[inner.id])
+        for column in contest.columns:
+            if amount.tests is None or column.part in amount.tests:
+                tested = {name: _features(record, column) for name, record in records.items()}
+                found = {name: features for name, features in tested.items() if features is not None}
+                cells += [_cell(contest, column, one.name, found.get(one.name)) for one in amount.contenders]
+                if table.inner:
+                    of_choice = _cell(contest, column, CHOSEN, None if choice is None else found.get(choice))
+                    cells.append({**of_choice, "choice": choice})
+                pairs += _pairs(contest, column, amount, found)
+            cells += _published_cells(contest, column)
+    first = amounts[table.contests[0].id]
+    meta = everything[0].meta if everything else {}
     return {
         "table": table.id,
         "title": table.title,
         "metric": table.metric,
-        "rows_are": "poolings of the neighbours and of the readout; published methods below",
+        "rows_are": "poolings of the neighbours and of the readout, and published methods",
         "columns_are": None,
         "cells": cells,
         "pairs": pairs,
         "meta": {
             **{name: value for name, value in meta.items() if name not in HIDDEN},
-            "preset": amount.preset,
-            "notes": notes(amount),
+            "preset": first.preset,
+            "notes": notes(first),
             "seed": data_seed,
-            "seeds": list(range(amount.seeds)),
-            "seconds": round(sum(one.meta["seconds"] for one in records.values()), 1),
+            "seeds": list(range(first.seeds)),
+            "seconds": round(sum(one.meta["seconds"] for one in everything), 1),
         },
     }
 
 
-def bouts(contest: Contest, amount: Amount, data_seed: int) -> list[Bout]:
-    """One for each contender."""
-    return [Bout(contest, contender, amount, data_seed) for contender in amount.contenders]
+def records_of(contest: Contest, amount: Amount, store: Store, data_seed: int) -> dict[str, Record]:
+    """What the store has of each contender."""
+    bouts = [Bout(contest, contender, amount, data_seed) for contender in amount.contenders]
+    found = {bout.contender.name: store.get(bout.key) for bout in bouts}
+    return {name: record for name, record in found.items() if record is not None}
+
+
+def chosen_by(inner: Contest, judges: Mapping[str, Record], amount: Amount) -> str | None:
+    """The contender of the best mean score in an inner contest; None until all have run."""
+    if len(judges) < len(amount.contenders):
+        return None
+    sign = 1.0 if inner.higher else -1.0
+    features = {name: _features(record, inner.columns[0]) for name, record in judges.items()}
+    scores = {name: _mean(inner, found) for name, found in features.items() if found is not None}
+    return max(scores, key=lambda name: sign * scores[name], default=None)
 
 
 def notes(amount: Amount) -> str:
@@ -70,10 +93,6 @@ def notes(amount: Amount) -> str:
         count = getattr(amount, name)
         words += [] if count is None else [f"{count:,} {what} at most"]
     return f"{amount.preset}: {', '.join(words)}"
-
-
-def _names(amount: Amount) -> list[str]:
-    return [contender.name for contender in amount.contenders]
 
 
 def _features(record: Record, column: Column) -> Tensor | None:
@@ -97,7 +116,7 @@ def _of_erm(contest: Contest, column: Column) -> dict[str, float | None] | None:
     """The published number of plain training with the benchmark's own poolings."""
     if column.name not in contest.published:
         return None
-    score = published(contest.id).rows.get("ERM", {}).get(contest.published[column.name])
+    score = published(contest.benchmark).rows.get("ERM", {}).get(contest.published[column.name])
     return None if score is None else {"mean": score.mean, "std": score.std}
 
 
@@ -116,15 +135,15 @@ def _published_cells(contest: Contest, column: Column) -> list[dict[str, Any]]:
             "gnp": False,
             "verdict": "",
         }
-        for method, row in published(contest.id).rows.items()
+        for method, row in published(contest.benchmark).rows.items()
         if where in row
     ]
 
 
-def _pairs(contest: Contest, column: Column, amount: Amount, found: dict[str, Tensor]) -> Iterable[dict[str, Any]]:
+def _pairs(contest: Contest, column: Column, amount: Amount, found: dict[str, Tensor]) -> Iterator[dict[str, Any]]:
     """GNP minus the fixed pair of the best mean in the test itself, and minus the benchmark's own poolings."""
     sign = 1.0 if contest.higher else -1.0
-    mean = {name: float(contest.score(features.double().mean(1)).nanmean()) for name, features in found.items()}
+    mean = {name: _mean(contest, features) for name, features in found.items()}
     fixed = [one.name for one in amount.contenders if one.fixed and one.name in found]
     best = max(fixed, key=lambda name: sign * mean[name], default=None)
     for second in (one.name for one in amount.contenders if one.gnp and one.name in found):
@@ -139,6 +158,10 @@ def _pairs(contest: Contest, column: Column, amount: Amount, found: dict[str, Te
                     "interval": [end / 100 for end in _interval(gap)],
                     "pairs": min(len(found[first]), len(found[second])),
                 }
+
+
+def _mean(contest: Contest, features: Tensor) -> float:
+    return float(contest.score(features.double().mean(1)).nanmean())
 
 
 def _resampled(contest: Contest, features: Tensor) -> Tensor:
