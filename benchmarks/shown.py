@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks import RESULTS, ROOT
-from gnpool.report.blocks import fill
+from gnpool.report.markdown.blocks import fill
 
 MACHINES = ("AMD EPYC, 2 cores", "NVIDIA H200")  # no case runs on both
 FIELD = re.compile(r"\{([^:{}]+): ([^{}]+)\}")

@@ -14,7 +14,7 @@ from benchmarks.cases import CASES, Promise, composed
 from benchmarks.training import AtOnce, GatherNet, OneByOne
 from gnpool import norm_pool
 from gnpool.models import GraphNet
-from gnpool.report.blocks import fill
+from gnpool.report.markdown.blocks import fill
 
 
 def test_the_composed_operator_is_the_operator():

@@ -52,7 +52,7 @@ from gnpool.fit.preprocess import Preprocessing, Rule
 from gnpool.fit.problem import Problem
 from gnpool.influence import load_monstor, save_monstor
 from gnpool.insight.crystal import CrystalAggregation
-from gnpool.models.monstor import MONSTOR
+from gnpool.models.networks.monstor import MONSTOR
 from gnpool.models.saved import SavedModelError, model_files
 from gnpool.ops.form import NORM
 from gnpool.ops.reference import pool_terms

@@ -18,8 +18,8 @@ from gnpool.lab.recipes.presets import get_preset
 from gnpool.lab.record import HELD, place, published_places, record
 from gnpool.lab.results import verdict
 from gnpool.lab.stored import stored_tables
-from gnpool.report.blocks import fill
-from gnpool.report.record import counts_block, form_block, record_blocks, spread_block
+from gnpool.report.markdown.blocks import fill
+from gnpool.report.markdown.record import counts_block, form_block, record_blocks, spread_block
 from gnpool.report.verdicts import WORDS, by_kind, count
 from gnpool.store import Store
 from tests.lab.shared import SMALL

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from gnpool.report import bootstrap, markdown
-from gnpool.report.markdown_tables import plain
-from gnpool.report.markup import Markup, data_block, join, tag
-from gnpool.report.tables import NOTHING, breakable, html_sheet, overview, sheets, shown, slug
+from gnpool.report.markdown.tables import plain
+from gnpool.report.page.markup import Markup, data_block, join, tag
+from gnpool.report.page.tables import NOTHING, breakable, html_sheet, overview, sheets, shown, slug
 from tests.report.shared import EVIL, cell, tables
 
 

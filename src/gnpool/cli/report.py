@@ -109,8 +109,8 @@ def report(
 def fill_files(folder: Path, files: list[Path], *, check: bool, json: bool) -> None:
     """Write the blocks of Markdown files anew, or see whether that would change them."""
     from gnpool.lab.record import record
-    from gnpool.report.blocks import fill
-    from gnpool.report.record import record_blocks
+    from gnpool.report.markdown.blocks import fill
+    from gnpool.report.markdown.record import record_blocks
     from gnpool.store.files import write
 
     if not (folder / "units").is_dir():

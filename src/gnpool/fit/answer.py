@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from gnpool.data.table import Floats
-from gnpool.fit.networks import GNP, slots
-from gnpool.fit.study import CRYSTAL, LAW, Entry, Study
+from gnpool.display.models import CRYSTAL, GNP
+from gnpool.fit.networks import slots
+from gnpool.fit.study import LAW, Entry, Study
 
 MARGIN = 0.2  # a simpler pooling may have a validation loss larger by this part
 EXACT = 1e-6  # or by this part of the loss of the best constant: what is below is as good as nothing

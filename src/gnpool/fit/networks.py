@@ -12,10 +12,9 @@ import torch
 from gnpool.data import GraphTable
 from gnpool.fit.problem import Problem
 from gnpool.models import GraphNet, NodeNet, SetNet
-from gnpool.models.parts import FORMS
+from gnpool.models.networks.parts import FORMS
 
 FIXED = ("sum", "mean", "max", "min")
-GNP = "GNP"
 NETWORKS = {"GraphNet": GraphNet, "SetNet": SetNet, "NodeNet": NodeNet}
 HIDDEN = 32
 

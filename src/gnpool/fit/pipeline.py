@@ -17,15 +17,16 @@ import torch
 
 from gnpool.data import DataError, GraphTable
 from gnpool.data.table import Floats
+from gnpool.display.models import CRYSTAL, GNP
 from gnpool.engine import Engine, side_by_side
 from gnpool.fit.batches import FlatBatches
 from gnpool.fit.curves import training_curves
 from gnpool.fit.law import find_in, law_network
-from gnpool.fit.networks import GNP, Frame, build, fixed_poolings, frames, network_spec, slots, usual_sizes
+from gnpool.fit.networks import Frame, build, fixed_poolings, frames, network_spec, slots, usual_sizes
 from gnpool.fit.preprocess import Preprocessing, unused_edges
 from gnpool.fit.problem import Problem, recognise
 from gnpool.fit.split import make_split
-from gnpool.fit.study import CRYSTAL, LAW, Entry, Options, Study
+from gnpool.fit.study import LAW, Entry, Options, Study
 from gnpool.insight import Crystal, Finding, crystallize
 from gnpool.training import Fit, Setting, evaluate_items, fit_many
 from gnpool.training.checkpoint import fingerprint_of

@@ -15,6 +15,8 @@ import torch
 
 from gnpool.data import DataError
 from gnpool.data.table import Floats, Ints
+from gnpool.display.models import is_gnp
+from gnpool.display.palette import COLORS
 from gnpool.fit.answer import Answer, percent, summary_of
 from gnpool.fit.study import LAW, Entry, Study
 from gnpool.insight import Finding
@@ -27,8 +29,6 @@ BINS = 8  # of the curve against size
 DIGITS = 6  # of raw errors in fit.json
 ROOM = 2**20  # bytes that must be free where the result goes
 OURS = {"model", "learned", "fit.json", "fit.png", "report.html"}
-COLORS = ("#D55E00", "#CC79A7", "#0072B2", "#009E73", "#E69F00", "#56B4E9", "#000000")
-LINES = 6  # competitors in the picture
 LOW, HIGH = 1e-4, 1e12  # percent: what is beyond is drawn at the border
 
 
@@ -184,14 +184,12 @@ def draw(result: dict[str, Any]) -> bytes | None:
     except ImportError:
         return None
     curve = result["by_size"]
-    models = sorted(
-        result["models"], key=lambda m: (not m["chosen"], not m["label"].startswith("GNP"), m["validation_loss"])
-    )
+    models = sorted(result["models"], key=lambda m: (not m["chosen"], not is_gnp(m["label"]), m["validation_loss"]))
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
     if result["split"]["by"] == "size":
         axes.axvspan(0, curve["trained_up_to"], color="0.93", linewidth=0, label="sizes in training")
-    for model, color in zip(models[:LINES], COLORS, strict=False):
+    for model, color in zip(models, COLORS, strict=False):
         errors = [float("nan") if e is None else min(max(100 * e, LOW), HIGH) for e in curve["errors"][model["label"]]]
         style = {"linewidth": 2.5} if model["chosen"] else {"linewidth": 1.2, "linestyle": "--"}
         axes.plot(curve["sizes"], errors, color=color, marker="o", markersize=4, label=model["label"], **style)

@@ -16,7 +16,6 @@ from gnpool.fit.problem import Problem
 from gnpool.fit.split import Split
 from gnpool.insight import Crystal, Finding
 
-CRYSTAL = "GNP*"
 LAW = "law"
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gnpool.influence.graph import CascadeGraph
 from gnpool.influence.labels import Labels
-from gnpool.models.monstor import MONSTOR, advance, start
+from gnpool.models.networks.monstor import MONSTOR, advance, start
 from gnpool.nn import param_groups
 from gnpool.training.cuda_graph import own_stream, record
 from gnpool.training.stack import seeded

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from gnpool.display.poolings import BY_NAME
 from gnpool.insight.crystal import CrystalAggregation
-from gnpool.insight.names import BY_NAME
 from gnpool.insight.probe import branches_of, gnp_layers
 from gnpool.insight.proposals import STACK, Poolings, combinations, one_throughout
 from gnpool.insight.reading import Reading, read

@@ -67,6 +67,7 @@ class Bout(Job):
             "table": "arena",
             "contest": self.contest.id,
             "contender": {**slots, "options": options, "copies": self.amount.copies(self.contender)},
+            "disturbed": dict(self.contender.disturbed),
             "preset": self.amount.digest,
             "data_seed": self.data_seed,
         }
@@ -115,7 +116,7 @@ def bout_unit(caller: Caller, bout: Bout, arena: Arena, device: torch.device, th
 
     fit = fit_many(
         functools.partial(contest.network, contender, amount, arena.facts),
-        Batches(arena.train, amount.batch, sorted_edges=True),
+        Batches(contender.lessons(arena.train), amount.batch, sorted_edges=True),
         arena.loss,
         amount.settings(contender),
         seeds=amount.seeds * amount.copies(contender),

@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torch_geometric.data import Data
+
+from gnpool.tasks.arena import disturbed
+
 FIXED = ("sum", "mean", "max", "min")
 
 
@@ -20,6 +24,8 @@ class Contender:
         readout (str): The readout, likewise; a network without one ignores it.
         starts (tuple): Where the GNPs start, each a training of its own; None: where the network has them.
         options (tuple): Options of both poolings, as pairs of name and value.
+        disturbed (tuple): Options of :func:`gnpool.tasks.arena.disturbed` for every second training graph,
+            likewise; none: it learns from the graphs as they are.
     """
 
     name: str
@@ -27,6 +33,7 @@ class Contender:
     readout: str
     starts: tuple[str | None, ...] = (None,)
     options: tuple[tuple[str, Any], ...] = ()
+    disturbed: tuple[tuple[str, Any], ...] = ()
 
     @property
     def fixed(self) -> bool:
@@ -37,6 +44,14 @@ class Contender:
     def gnp(self) -> bool:
         """Whether one of the two is GNP."""
         return self.aggr.startswith("gnp") or self.readout.startswith("gnp")
+
+    def lessons(self, graphs: list[Data]) -> list[Data]:
+        """What it learns from: as many graphs, of which every second one may be disturbed."""
+        if not self.disturbed:
+            return graphs
+        found = list(graphs)
+        found[1::2] = disturbed(graphs[1::2], **dict(self.disturbed))
+        return found
 
     def slots(self) -> dict[str, Any]:
         """The poolings as arguments of a network with both slots."""
@@ -55,5 +70,4 @@ def fixed_pairs(aggrs: Sequence[str] = FIXED) -> tuple[Contender, ...]:
     return tuple(pair(aggr, readout) for aggr, readout in itertools.product(aggrs, FIXED))
 
 
-GNP = Contender("GNP", "gnpg", "gnpg", ("sum/sum", "sum/mean"))
 PUBLISHED_GNP = Contender("GNP, as published", "gnp", "gnp", options=(("coordinates", "published"),))

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gnpool.lab.arena.contenders import GNP, PUBLISHED_GNP, Contender, fixed_pairs, pair
+from gnpool.lab.arena.contenders import PUBLISHED_GNP, Contender, fixed_pairs, pair
 from gnpool.lab.arena.contest import Amount, Arena, Column, Contest
 from gnpool.models import DeepNet
 from gnpool.tasks import CrossEntropy, accuracy
 
 CLASSES, LAYERS = 3, 3
+DISTURBED = (("nodes", 0.4),)
+GNP = Contender("GNP", "gnpg", "gnpg", ("sum/mean",))
 NAMED = (pair("sum", "mean"), pair("sum", "max"), pair("sum", "sum"))  # fixed pairs, named beforehand
-PAPER = (GNP, NAMED[0], NAMED[1], PUBLISHED_GNP, NAMED[2], pair("pna", "mean"))
+THINNED = (
+    replace(GNP, name="GNP, thinned graphs", disturbed=DISTURBED),
+    replace(NAMED[0], name="sum/mean, thinned graphs", disturbed=DISTURBED),
+)
+PAPER = (GNP, *NAMED[:2], *THINNED, NAMED[2], PUBLISHED_GNP, pair("pna", "mean"))
 LEARNED = (pair("pna", "mean"), pair("powermean", "powermean"), pair("softmax", "softmax"))
 QUICK = (GNP, PUBLISHED_GNP, *fixed_pairs(), *LEARNED)
 AMOUNTS = {
-    "smoke": Amount("smoke", (GNP, NAMED[0]), seeds=2, epochs=2, hidden=8, train=64, held=20, test=20),
-    "quick": Amount("quick", QUICK, seeds=2, epochs=12, hidden=32, train=1500, held=300, test=500, rates=(1e-2,)),
-    "paper": Amount("paper", PAPER, seeds=20, epochs=25, batch=128),
-}  # fmt: skip
+    "smoke": Amount("smoke", (GNP, NAMED[0], THINNED[0]), 2, epochs=2, hidden=8, train=64, held=20, test=20),
+    "quick": Amount("quick", QUICK, 2, epochs=12, hidden=32, train=1500, held=300, test=500, rates=(1e-2,)),
+    "paper": Amount("paper", PAPER, 20, epochs=20, batch=128),
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from gnpool.engine import StoppedError
 from gnpool.lab.classification.folds import Fold, Ids, shuffled, split
 from gnpool.lab.classification.graph_bank import NONE, GraphBank
 from gnpool.models import ASAPClassifier, SAGClassifier
-from gnpool.models.replica_gnp import set_range
-from gnpool.models.replicas import Dice
+from gnpool.models.stacked.gnp import set_range
+from gnpool.models.stacked.replicas import Dice
 from gnpool.nn import GNPAggregation
 from gnpool.training import Setting
 from gnpool.training.checkpoint import fingerprint_of, read_checkpoint, write_checkpoint
