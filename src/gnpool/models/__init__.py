@@ -11,6 +11,7 @@ from gnpool.models.networks.set_net import SetNet
 from gnpool.models.networks.set_transformer import AttentionBlock, SetTransformer
 from gnpool.models.poolings.gnp import StudyGNPAggregation
 from gnpool.models.poolings.named import make_pooling, register_pooling
+from gnpool.models.poolings.pna import PNAAggregation
 from gnpool.models.poolings.set2set import Set2Set
 from gnpool.models.poolings.slot import pooled_channels
 from gnpool.models.poolings.sort import SortPooling
@@ -26,6 +27,7 @@ __all__ = [
     "GraphNet",
     "LawNet",
     "NodeNet",
+    "PNAAggregation",
     "RecurrentNet",
     "SAGClassifier",
     "SAGPoolNet",

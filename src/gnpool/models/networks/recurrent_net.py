@@ -57,6 +57,8 @@ class RecurrentNet(torch.nn.Module):
             nodes. A graph is done when its own rounds are: what else is in the batch does not matter. (default:
             ``"nodes"``)
         tolerance (float, optional): Of ``rounds="stable"``. (default: ``1e-3``)
+        most_rounds (int, optional): An end to ``"nodes"`` and ``"stable"``, where graphs are very large.
+            (default: no other than the number of nodes)
         edge_weights (bool, optional): Whether edges have weights, which are a part of the messages. (default:
             ``False``)
         hidden (int, optional): Number of hidden channels. (default: ``64``)
@@ -93,6 +95,7 @@ class RecurrentNet(torch.nn.Module):
         readout: Pooling = "gnpg",
         rounds: int | str = "nodes",
         tolerance: float = 1e-3,
+        most_rounds: int | None = None,
         edge_weights: bool = False,
         hidden: int = 64,
         out_channels: int = 1,
@@ -110,7 +113,8 @@ class RecurrentNet(torch.nn.Module):
             raise ValueError(f"RecurrentNet: 'norm' must be 'layer' or None, got {norm!r}")
         self.activation = check_activation(activation, "RecurrentNet")
         self.in_channels, self.hidden, self.output = in_channels, hidden, output
-        self.rounds, self.tolerance, self.edge_weights = rounds, tolerance, edge_weights
+        self.rounds, self.tolerance, self.most_rounds = rounds, tolerance, most_rounds
+        self.edge_weights = edge_weights
         gnp = GNPDefaults()
         self.encode = torch.nn.Linear(in_channels, hidden)
         self.message1 = torch.nn.Linear(2 * hidden + edge_weights, hidden)
@@ -172,7 +176,8 @@ class RecurrentNet(torch.nn.Module):
                 h = self._round(encoded, h, edge_index, weighted)
             return h
         changing = torch.ones(graphs.count, dtype=torch.bool, device=h.device)
-        for done in range(graphs.longest):
+        longest = graphs.longest if self.most_rounds is None else min(graphs.longest, self.most_rounds)
+        for done in range(longest):
             changing = changing & (done < graphs.sizes)
             new = self._round(encoded, h, edge_index, weighted)
             new = torch.where(changing.index_select(0, graphs.index)[:, None], new, h)

@@ -7,9 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch_geometric.nn.aggr import Aggregation, MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
+from torch_geometric.nn.aggr import (
+    Aggregation,
+    MaxAggregation,
+    MeanAggregation,
+    MinAggregation,
+    PowerMeanAggregation,
+    SoftmaxAggregation,
+    SumAggregation,
+)
 
 from gnpool.models.poolings.gnp import StudyGNPAggregation
+from gnpool.models.poolings.pna import PNAAggregation
 from gnpool.models.poolings.set2set import Set2Set
 from gnpool.models.poolings.sort import SortPooling
 from gnpool.nn import GNPAggregation
@@ -27,11 +36,13 @@ def make_pooling(name: str, channels: int, **options: Any) -> Aggregation:
     gnpg                  :class:`gnpool.GNPAggregation` in growth coordinates       d
     sort                  :class:`SortPooling`, k = 20                               k d
     set2set               :class:`Set2Set`, one iteration                            2 d
+    pna                   :class:`PNAAggregation`                                    d
+    powermean, softmax    PyG's, with one learned exponent or temperature            d
     ====================  =========================================================  ===============
 
     The options of gnp and gnp+ are those of :class:`gnpool.GNPAggregation` and of :class:`StudyGNPAggregation`
     (``mask``, ``t0``, ``q0``), those of gnpg the former alone; those of sort are ``k`` and ``sort_channels``; that of
-    set2set is ``processing_steps``.
+    set2set is ``processing_steps``, that of pna ``scale``.
 
     .. note::
         Where several elements are the largest (or smallest), the gradient of PyG's max (min) is shared evenly among
@@ -110,4 +121,7 @@ POOLINGS = {
     "gnpg": Kind(GNPAggregation, GROWTH_OPTIONS),
     "sort": Kind(SortPooling, ("k", "sort_channels")),
     "set2set": Kind(Set2Set, ("processing_steps",)),
+    "pna": Kind(PNAAggregation, ("scale",)),
+    "powermean": Kind(lambda channels: PowerMeanAggregation(learn=True)),
+    "softmax": Kind(lambda channels: SoftmaxAggregation(learn=True)),
 }
