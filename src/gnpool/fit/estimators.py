@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from gnpool.data import Column, GraphTable, read_graphs
 from gnpool.data.table import check_complete
 from gnpool.fit.answer import Answer, answer
-from gnpool.fit.pipeline import OnProgress, run_study
+from gnpool.fit.pipeline import run_study
 from gnpool.fit.predict import Predictor, load_predictor
 from gnpool.fit.result import model_extra, result_dict
 from gnpool.fit.study import Options, Study
+from gnpool.fit.trainer import OnProgress
 from gnpool.models.saved import save_model
 
 Graphs = str | Path | Sequence[Any] | GraphTable

@@ -18,7 +18,7 @@ from gnpool.data import DataError, GraphTable
 from gnpool.data.table import Floats
 from gnpool.fit.batches import FlatBatches
 from gnpool.fit.law import level_of
-from gnpool.fit.pipeline import evaluation_size
+from gnpool.fit.prepared import evaluation_size
 from gnpool.fit.preprocess import Preprocessing, unused_edges
 from gnpool.fit.problem import Problem
 from gnpool.insight.laws import LawNet
