@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import ROOT, shown, timing
 from benchmarks import __main__ as command
+from benchmarks import shown, timing
 from benchmarks.cases import CASES, Promise, composed
 from benchmarks.large import SampledStep, batches, random_graph, sum_bias
 from benchmarks.rivals import Net, against_rivals, batch_of_graphs
@@ -176,10 +176,16 @@ def test_the_share_of_a_machine_is_a_share():
     assert 0.0 <= timing.busy_share(0.05) <= 1.0
 
 
-def test_the_readme_shows_the_last_figures() -> None:
-    text, medians = (ROOT / "README.md").read_text(encoding="utf-8"), shown.last_medians()
+@pytest.mark.parametrize("page", shown.PAGES, ids=lambda page: page.name)
+def test_the_pages_show_the_last_figures(page: Path) -> None:
+    text, medians = page.read_text(encoding="utf-8"), shown.last_medians()
     blocks = {name: shown.written(block, medians) for name, block in shown.BLOCKS.items()}
     assert fill(text, blocks, family="benchmarks") == text, "run: python -m benchmarks.shown"
+
+
+def test_every_shown_block_stands_on_one_page() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in shown.PAGES)
+    assert {name: text.count(f"<!-- benchmarks:{name} -->") for name in shown.BLOCKS} == dict.fromkeys(shown.BLOCKS, 1)
 
 
 def test_fields_of_a_shown_text() -> None:

@@ -25,6 +25,7 @@ from gnpool.training.checkpoint import fingerprint_of
 from gnpool.training.program import Forward, Loss, by_name
 
 LEARNED = "learned GNP"
+FRESH = "from fresh weights"
 MARGIN = 0.2  # a simpler model may have a validation loss larger by this part
 LEARNED_MARGIN = 0.02  # but no more than this above the learned GNP, refitted or as given
 EXACT = 1e-3  # or by this part of the loss of the model as given: what is below is as good as nothing
@@ -84,7 +85,7 @@ class Trial:
             pooling = " and ".join(names.values()) if names else LEARNED
             parts.append(f"{layer or 'model'}: {pooling}")
         parts += [] if self.biases else ["no biases"]
-        return ", ".join([*parts, "from fresh weights"] if self.fresh else parts)
+        return ", ".join([*parts, FRESH] if self.fresh else parts)
 
 
 @dataclass(frozen=True)
