@@ -5,9 +5,9 @@
 800 graphs of 15 to 39 nodes, Adam with 3e-3, batches of 32, 60 epochs (1,500 steps), no validation, no selection. The
 test is on graphs of 120 to 159 nodes. The optimiser is ``torch.optim.Adam(param_groups(model, lr=3e-3))``.
 
-    python -m studies.loop --fresh --out results/learned/loop-fresh.json
+    python -m studies.loop --fresh
 
-trains on twenty further draws. Beside GNP runs the fixed pair that was best on the first five draws, and the pair that
+trains on twenty further draws, and keeps what the file has. Beside GNP runs the fixed pair that was best on the first five draws, and the pair that
 is the law where it was another one.
 """
 
@@ -25,7 +25,7 @@ from torch_geometric.nn import SimpleConv
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from gnpool import GNPAggregation, param_groups
-from studies.files import write_runs
+from studies.files import read_runs, write_runs
 from studies.laws import LAWS, draw_sizes
 
 OTHERS = ("maxdegree", "rms degree", "sum of maxima", "mean degree", "mean of mins")
@@ -156,11 +156,12 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--fresh", action="store_true", help="twenty further draws, and the best fixed pairs alone")
     given = parser.parse_args()
+    others = [run for run in read_runs(given.out) if (run["seed"] in FRESH) != given.fresh]
     found: list[dict[str, Any]] = []
     with ProcessPoolExecutor(given.workers) as pool:
         for run in pool.map(call, fresh() if given.fresh else plan(given.seeds)):
             found.append(run)
-            write_runs(given.out, found)
+            write_runs(given.out, [*others, *found])
     for law in ("max of sums", *OTHERS):
         rows: dict[str, list[float]] = {}
         for run in found:

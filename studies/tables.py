@@ -117,13 +117,14 @@ def with_published(found: list[dict[str, Any]]) -> str:
     )
 
 
-def loop_table(found: list[dict[str, Any]]) -> str:
-    """GNP beside the best fixed pair of poolings, law by law."""
+def loop_table(found: list[dict[str, Any]], fresh: bool = False) -> str:
+    """GNP beside the best fixed pair of poolings, law by law, on the first draws or on the fresh ones."""
     rows = []
     for law in ("max of sums", *loop.OTHERS):
         errors: dict[str, list[float]] = {}
         for run in found:
-            if run["law"] == law and run["groups"] == "param_groups" and not run["options"]:
+            plain = run["groups"] == "param_groups" and not run["options"]
+            if plain and run["law"] == law and (run["seed"] in loop.FRESH) == fresh:
                 errors.setdefault(f"{run['aggr']}/{run['readout']}", []).append(run["error"])
         fixed = min((name for name in errors if name != "gnp/gnp"), key=lambda name: statistics.median(errors[name]))
         times = statistics.median(errors["gnp/gnp"]) / statistics.median(errors[fixed])
@@ -284,6 +285,7 @@ def blocks() -> dict[str, str]:
         "held again": laws_table(HELD, held_again),
         "held again counts": counts(held_again),
         "loop": loop_table(trained),
+        "loop fresh": loop_table(trained, fresh=True),
         "loop others": loop_others(trained),
         "motif": motif_table(read_runs(RESULTS / "motif.json")),
         "tasks": tasks_table(read_runs(RESULTS / "paper_tasks.json")),
