@@ -6,22 +6,15 @@ import errno
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gnpool.store.errors import Damaged
+from gnpool.store.regular import kind_of
 
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would translate line ends, and checksums count them
 NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}  # file systems that know no fsync of a folder
-KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 @contextmanager
@@ -94,8 +87,8 @@ def check_ordinary(path: str | Path) -> os.stat_result:
             name = Path(path).name
             raise Damaged(f"'{name}' is a link that leads back to itself, and no ordinary file") from error
         raise
-    if not stat.S_ISREG(about.st_mode):
-        kind = KINDS.get(stat.S_IFMT(about.st_mode), "something else")
+    kind = kind_of(about.st_mode)
+    if kind is not None:
         raise Damaged(f"'{Path(path).name}' is {kind}, and no ordinary file")
     return about
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-KINDS = {  # what a file may be besides an ordinary one or a folder
+KINDS = {
+    stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
@@ -19,6 +20,16 @@ KINDS = {  # what a file may be besides an ordinary one or a folder
 
 class NotRegularError(OSError):
     """Something that is not an ordinary file stands where one was expected."""
+
+
+def kind_of(mode: int) -> str | None:
+    """What something is that is no ordinary file, in words; None for an ordinary file.
+
+    Example:
+        >>> kind_of(Path("/").stat().st_mode)
+        'a folder'
+    """
+    return None if stat.S_ISREG(mode) else KINDS.get(stat.S_IFMT(mode), "something else")
 
 
 def open_regular(path: str | Path) -> BinaryIO:
@@ -47,8 +58,8 @@ def read_regular(path: str | Path, most: int | None = None) -> bytes:
 
 
 def _check(path: str | Path, mode: int) -> None:
+    kind = kind_of(mode)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder; a file was expected", str(path))
-    if not stat.S_ISREG(mode):
-        kind = KINDS.get(stat.S_IFMT(mode), "something else")
+    if kind is not None:
         raise NotRegularError(errno.EINVAL, f"it is {kind}; only ordinary files are read", str(path))
