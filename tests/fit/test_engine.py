@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gnpool.cli import app
-from gnpool.engine import Engine
-from gnpool.fit import pipeline
+from gnpool.engine import Engine, ProcessEngine
+from gnpool.fit import pipeline, trainer
 from gnpool.training.unit import Unit
 from tests.cli.test_fit import write_sets
 from tests.engine.standin import StandIn, standing_in
@@ -47,6 +47,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
 
 def test_the_same_answer(tmp_path: Path, ray: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "FINALISTS", 2)
+    monkeypatch.setattr(pipeline, "find_in", lambda *given: None)  # a law would make most trainings unnecessary
     data = write_sets(tmp_path / "data", 60, 3, 9)
     here = fit(data, tmp_path / "here")
     assert ray.started == []
@@ -68,12 +69,27 @@ def test_the_same_answer(tmp_path: Path, ray: StandIn, monkeypatch: pytest.Monke
     assert len(ray.started) == started  # everything was kept
 
 
+def test_the_same_answer_on_all_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "FINALISTS", 1)
+    monkeypatch.setattr(pipeline, "find_in", lambda *given: None)
+    data = write_sets(tmp_path / "data", 40, 3, 9)
+    here = fit(data, tmp_path / "here", "--epochs", "1", "--seeds", "1")
+    monkeypatch.setattr(trainer, "LONG", 0)
+    monkeypatch.setattr(trainer, "_cores", lambda: 2)
+    used: list[str] = []
+    call = ProcessEngine.call
+    monkeypatch.setattr(ProcessEngine, "call", lambda *a, **o: (used.append("unit"), call(*a, **o))[1])
+    assert fit(data, tmp_path / "there", "--epochs", "1", "--seeds", "1") == here
+    assert len(used) > 4
+
+
 def test_an_interrupted_fit_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = write_sets(tmp_path / "data", 60, 3, 9)
     monkeypatch.setattr(pipeline, "FINALISTS", 2)
+    monkeypatch.setattr(pipeline, "find_in", lambda *given: None)
     here = fit(data, tmp_path / "here")
     trained: list[int] = []
-    original = pipeline.fit_many
+    original = trainer.fit_many
 
     def counting(*arguments: Any, **options: Any) -> Any:
         if len(trained) == 4:
@@ -81,13 +97,13 @@ def test_an_interrupted_fit_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         trained.append(1)
         return original(*arguments, **options)
 
-    monkeypatch.setattr(pipeline, "fit_many", counting)
+    monkeypatch.setattr(trainer, "fit_many", counting)
     options = ["fit", str(data), "--out", str(tmp_path / "out"), *QUICK, "--cache", str(tmp_path / "kept")]
     done = CliRunner().invoke(app, options)
     assert done.exit_code == 130, done.output
     assert not (tmp_path / "out").exists()
     assert len(list((tmp_path / "kept").rglob("*.safetensors"))) == 4
-    monkeypatch.setattr(pipeline, "fit_many", original)
+    monkeypatch.setattr(trainer, "fit_many", original)
     epochs = counted_epochs(monkeypatch)
     assert fit(data, tmp_path / "out", "--cache", str(tmp_path / "kept")) == here
     resumed = len(epochs)

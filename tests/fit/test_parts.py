@@ -16,7 +16,8 @@ from gnpool.data import Column, DataError, GraphTable, from_list
 from gnpool.fit import Preprocessing, histogram, make_split
 from gnpool.fit.answer import _choose, _help
 from gnpool.fit.networks import frames
-from gnpool.fit.pipeline import batch_size_for, pooling_names
+from gnpool.fit.pipeline import pooling_names
+from gnpool.fit.prepared import batch_size_for
 from gnpool.fit.problem import Problem, recognise
 from gnpool.fit.study import Entry
 

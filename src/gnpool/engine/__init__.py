@@ -3,6 +3,7 @@
 from gnpool.engine.base import ENGINES, Caller, Engine, StoppedError, choose_device
 from gnpool.engine.cluster import LostError, RayEngine, UnitError
 from gnpool.engine.opened import open_engine
+from gnpool.engine.processes import ProcessEngine
 from gnpool.engine.schedule import side_by_side, threads, work_off
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Caller",
     "Engine",
     "LostError",
+    "ProcessEngine",
     "RayEngine",
     "StoppedError",
     "UnitError",

@@ -32,6 +32,7 @@ class Answer:
         poolings (tuple[str, ...], optional): Its poolings; None: GNP stays as it learned to be, or a law was chosen.
         law (str, optional): The formula, where a law was chosen.
         verdict (str): ``"helps"``, ``"not needed"`` or ``"hurts"``: GNP against the best fixed pooling, on the test.
+            ``"not compared"``: a certain law was found, and networks got a first look only.
         learned (bool): Whether anything was learned: a law, or a model that beats the best constant on the validation
             data by more than chance.
         sentences (tuple[str, ...]): The answer in words.
@@ -56,12 +57,16 @@ def answer(study: Study) -> Answer:
     floor = EXACT * float(study.baseline["validation"].mean())
     chosen = entries[_choose(losses.mean(1), entries, _noise(losses), floor)]
     learned = law_found or _beats(chosen, study)
-    family = min((e for e in entries if e.label in (GNP, CRYSTAL)), key=lambda e: (e.loss, e.label != CRYSTAL))
+    family = min(
+        (e for e in entries if e.label in (GNP, CRYSTAL)), key=lambda e: (e.loss, e.label != CRYSTAL), default=None
+    )
     fixed = [entry for entry in entries if entry.label not in (GNP, CRYSTAL, LAW)]
     best = min(fixed, key=lambda entry: entry.loss) if fixed else None
-    verdict = "helps" if best is None else _verdict(family, best, study)
+    verdict = "not compared" if best is None or family is None else _verdict(family, best, study)
     sentences = _sentences(study, chosen, learned)
-    if learned:
+    if family is None:
+        sentences.append("Networks got a first look only: the law leaves nothing for them to learn.")
+    elif learned and best is not None:
         sentences.append(_help(study, family, best, verdict))
     law = str(study.finding.law) if chosen.label == LAW and study.finding is not None else None
     poolings = None if chosen.label == LAW else chosen.poolings
@@ -172,10 +177,8 @@ def _errors(study: Study, entry: Entry) -> str:
     return f"{inside}; of {sizes['larger']}: {shown['larger']}."
 
 
-def _help(study: Study, family: Entry, best: Entry | None, verdict: str) -> str:
+def _help(study: Study, family: Entry, best: Entry, verdict: str) -> str:
     """GNP against the best fixed pooling; the words follow the verdict."""
-    if best is None:
-        return ""
     where = "the larger graphs" if study.split.by == "size" else "test graphs"
     ours, theirs = show_error(study, family, "larger"), show_error(study, best, "larger")
     name = "GNP, crystallised," if family.label == CRYSTAL else "Learned GNP"

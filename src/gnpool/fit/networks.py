@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from gnpool.data import GraphTable
+from gnpool.fit.prepared import Prepared
 from gnpool.fit.problem import Problem
 from gnpool.models import GraphNet, NodeNet, SetNet
 from gnpool.models.networks.parts import FORMS
@@ -81,19 +81,19 @@ def usual_sizes(problem: Problem, table: GraphTable) -> dict[str, float]:
     return {place: max(1.0, round(means[place], 1)) for place in slots(problem)}
 
 
-def network_spec(
-    problem: Problem, frame: Frame, width: int, poolings: tuple[str, ...] | None, sizes: Mapping[str, float]
-) -> dict[str, Any]:
+def network_spec(prepared: Prepared, frame: Frame, poolings: tuple[str, ...] | None) -> dict[str, Any]:
     """The description of a network, as :func:`gnpool.models.save_model` takes it.
 
-    Without ``poolings`` it has GNP in growth coordinates everywhere, with the usual ``sizes``.
+    Without ``poolings`` it has GNP in growth coordinates everywhere, with the usual sizes.
     """
+    problem = prepared.problem
     places = slots(problem)
     names: dict[str, Any] = dict(zip(places, poolings or ("gnpg",) * len(places), strict=True))
     if poolings is None:
+        sizes = usual_sizes(problem, prepared.tables["train"])
         names |= {f"{place}_options": {"size": sizes[place]} for place in places}
-    arguments = {"in_channels": width, "hidden": HIDDEN, "out_channels": problem.outputs, **names}
-    return {"class": frame.network, "arguments": {**arguments, **dict(frame.options)}}
+    arguments = {"in_channels": prepared.preprocessing.width, "hidden": HIDDEN, "out_channels": problem.outputs}
+    return {"class": frame.network, "arguments": {**arguments, **names, **dict(frame.options)}}
 
 
 def build(spec: dict[str, Any]) -> torch.nn.Module:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,23 @@ OURS = {"model", "learned", "fit.json", "fit.png", "report.html"}
 LOW, HIGH = 1e-4, 1e12  # percent: what is beyond is drawn at the border
 
 
-def model_extra(study: Study) -> dict[str, Any]:
-    """What prediction needs besides the network."""
+def model_extra(study: Study, classes: Sequence[Any] | None = None) -> dict[str, Any]:
+    """What prediction needs besides the network; ``classes`` in the type that the user gave them."""
     sizes = study.table.sizes[study.split.train]
     return {
         "made_by": "gnpool fit",
         "problem": study.problem.to_dict(),
+        "classes": _classes(study) if classes is None else list(classes),
         "preprocessing": study.preprocessing.to_dict(),
         "trained_on": {"graphs": len(sizes), "smallest": int(sizes.min()), "largest": int(sizes.max())},
     }
+
+
+def _classes(study: Study) -> list[Any]:
+    column = study.table.y
+    assert column is not None
+    named = study.problem.task == "regression" or column.categories is not None
+    return list(study.problem.classes) if named else np.unique(column.plain()).tolist()
 
 
 def result_dict(study: Study, found: Answer) -> dict[str, Any]:

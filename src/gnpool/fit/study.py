@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from gnpool.data import GraphTable
 from gnpool.data.table import Floats
-from gnpool.fit.networks import Frame
 from gnpool.fit.preprocess import Preprocessing
 from gnpool.fit.problem import Problem
 from gnpool.fit.split import Split
 from gnpool.insight import Crystal, Finding
+
+if TYPE_CHECKING:
+    from gnpool.fit.networks import Frame
 
 LAW = "law"
 
@@ -30,6 +32,7 @@ class Options:
         seeds (int, optional): Networks of each kind.
         seed (int): Of the split, and the first of the networks.
         device (str): Where to train.
+        weight_decay (float): L2 penalty of the weights.
     """
 
     task: str | None = None
@@ -38,6 +41,7 @@ class Options:
     seeds: int | None = None
     seed: int = 0
     device: str = "cpu"
+    weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("epochs", "seeds"):

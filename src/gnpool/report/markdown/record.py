@@ -12,7 +12,7 @@ from gnpool.report.markdown.tables import plain, table_blocks
 from gnpool.report.page.headline import HIGHER
 from gnpool.report.page.runs import duration
 from gnpool.report.page.tables import FORMS, Cell, Result, shown
-from gnpool.report.verdicts import GOOD, Counts, by_kind, count, is_compared, is_gnp, word_of
+from gnpool.report.verdicts import GOOD, WORDS, Counts, by_kind, count, is_compared, is_gnp, word_of
 
 GIVEN = ("graphcl_", "im_", "real_")  # tables on given data; all others are on generated data
 # Rows of the headline: the table, and the row or column that is the task where it has several.
@@ -27,6 +27,8 @@ HEADLINE = (
     ("set", "mu_map"),
     ("set", "sigma2_map"),
 )
+NO_SPREAD = "No table was run on other data yet."
+NO_FORMS = "Nothing was run in both forms yet."
 Lines = Iterable[Sequence[str]]
 
 
@@ -35,27 +37,29 @@ def record_blocks(record: Mapping[str, Any]) -> dict[str, str]:
     tables = record["tables"]
     return {
         "headline": headline_block(tables),
+        "summary": summary_block(tables),
         "counts": counts_block(tables),
         "verdicts": verdicts_block(tables),
         "differing": differing_block(tables),
         "cells": cells_block(tables),
         "origin": origin_block(tables),
         "cost": cost_block(record["cost"], tables),
+        "form_counts": form_counts_block(tables),
         "form": form_block(tables),
+        "spread_counts": spread_counts_block(tables, record["spread"]),
         "spread": spread_block(tables, record["spread"]),
     }
 
 
 def headline_block(tables: Sequence[Result]) -> str:
-    """For each task the best other model, GNP of the paper, ours, and ours crystallised."""
-    lines = [["task", "best other model, paper", "best other model, ours", "GNP, paper", "GNP, ours", r"GNP\*, ours"]]
+    """For each task our best other model, GNP of the paper, ours, and ours crystallised."""
+    lines = [["task", "best other model", "GNP in the paper", "GNP", r"GNP\*"]]
     found = {str(table["table"]): table for table in tables}
     for name, task in HEADLINE:
         cells = [c for c in found[name]["cells"] if task is None or task in (c["row"], c["column"])]
         rivals = [cell for cell in cells if not is_gnp(cell)]
         (learned,) = [cell for cell in cells if _kind(cell) == GNP]
         (crystal,) = [cell for cell in cells if _kind(cell) == CRYSTAL]
-        paper = min(rivals, key=lambda cell: float(cell["paper"]["mean"]))
         run = [cell for cell in rivals if cell["ours"] is not None]
         best = min(
             (c for c in run if c["ours"]["mean"] is not None), key=lambda c: float(c["ours"]["mean"]), default=None
@@ -64,37 +68,105 @@ def headline_block(tables: Sequence[Result]) -> str:
         if best is not None and len(run) < len(rivals):
             ours += f" ({len(run)} of {len(rivals)} run)"
         exact = "not run" if crystal["ours"] is None else shown(crystal).ours
+        anew = f" ({crystal['anew']})" if crystal.get("anew") else ""
         unit = "" if learned["metric"] == "MAPE" else f" ({learned['metric']})"
         lines.append(
             [
                 f"{task or name.removeprefix('exp_graph_')}{unit}",
-                plain(f"{_model(paper)}: {shown(paper).paper}"),
                 plain(ours),
                 str(shown(learned).paper),
                 shown(learned).ours,
-                f"**{exact}**" if _not_worse(crystal, learned) else exact,
+                (f"**{exact}**" if _not_worse(crystal, learned) else exact) + anew,
             ]
         )
     return _table(lines)
 
 
 def counts_block(tables: Sequence[Result]) -> str:
-    """In a few sentences, how much was run and how it compares."""
-    cells = [cell for table in tables for cell in table["cells"]]
-    errors = [cell for table in _generated(tables) for cell in table["cells"]]
-    everything, generated, gnp = count(cells), count(errors), by_kind(errors)[GNP]
-    lenient = [cell for cell in errors if _is_lenient(cell)]
-    excused = sum(bool(cell.get("excused")) and word_of(cell) not in GOOD for cell in cells)
-    rest = f" By deviations alone, {excused} more would be matched." if excused else ""
+    """How much was run and how it compares: a table of counts, and in a few sentences what it leaves out."""
+    groups = {name: cells for name, cells in _groups(tables).items() if count(cells).run}
+    words = [word for word in WORDS if word not in ("both fail", "not run")]
+    head = ["", "run", "matched", "both fail", "of these alike", *words[1:], "good", "by the paper's deviations"]
+    lines = [head]
+    for name, cells in groups.items():
+        counts, lenient = count(cells), sum(map(_is_lenient, cells))
+        numbers = [counts.run, counts.words["matched"], counts.words["both fail"], _alike_failures(cells)]
+        rest = [counts.words[word] for word in words[1:]]
+        shares = [_share(counts), _percent(counts.good - lenient, counts.run)]
+        lines.append([name, *(str(n) for n in (*numbers, *rest)), *shares])
+    return "\n\n".join([f"{_start(tables)}.", _table(lines), _beyond(groups)])
+
+
+def summary_block(tables: Sequence[Result]) -> str:
+    """The same in three sentences."""
+    groups = {name: cells for name, cells in _groups(tables).items() if count(cells).run}
+    parts = [f"{_start(tables)}."]
+    for kind in ("generated", "given"):
+        cells = [cell for name, found in groups.items() if name.startswith(f"{kind} data") for cell in found]
+        gnp = [cell for cell in cells if is_gnp(cell)]
+        if cells:
+            strict = _percent(count(gnp).good - sum(map(_is_lenient, gnp)), count(gnp).run)
+            parts.append(
+                f"On {kind} data {_share(count(cells))} are matched, better, or fail in both; of GNP's own "
+                f"{_share(count(gnp))}, or {strict} if only the published deviations count."
+            )
+    return " ".join([*parts, _by_deviations_alone(groups)])
+
+
+def _groups(tables: Sequence[Result]) -> dict[str, list[Cell]]:
+    """All compared cells by kind of data and of model."""
+    generated = _generated(tables)
+    groups: dict[str, list[Cell]] = {}
+    for kind, chosen in (("generated", generated), ("given", [table for table in tables if table not in generated])):
+        cells = [cell for table in chosen for cell in table["cells"] if is_compared(cell)]
+        groups[f"{kind} data, GNP"] = [cell for cell in cells if is_gnp(cell)]
+        groups[f"{kind} data, baselines"] = [cell for cell in cells if not is_gnp(cell)]
+    return {**groups, "**all**": [cell for cells in groups.values() for cell in cells]}
+
+
+def _start(tables: Sequence[Result]) -> str:
+    everything = count(cell for table in tables for cell in table["cells"])
     if everything.run == everything.total:
-        start, of = f"All {everything.total} numbers of the paper that have a deviation were run", ""
-    else:
-        start = f"Of the paper's {everything.total} numbers with a deviation {everything.run} were run"
-        of = " of what was run"
-    return (
-        f"{start}: {everything}. On generated data {_share(generated)}{of} are matched, better, or fail in both, and "
-        f"of GNP's own {_share(gnp)}.{_without(lenient, generated, gnp)}{_on_given(tables)}{rest}"
+        return f"All {everything.total} numbers of the paper that have a deviation were run"
+    return f"Of the paper's {everything.total} numbers with a deviation {everything.run} were run"
+
+
+def _beyond(groups: Mapping[str, Sequence[Cell]]) -> str:
+    """What matches by our own deviation alone, and what agrees by deviations alone."""
+    wide = {
+        kind: [
+            cell
+            for name, cells in groups.items()
+            if name.startswith(f"{kind} data")
+            for cell in cells
+            if not cell.get("strict", True)
+        ]
+        for kind in ("generated", "given")
+    }
+    told = [
+        f"{len(cells)} on {kind} data ({sum(map(_is_lenient, cells))} of them worse than the paper in the mean)"
+        for kind, cells in wide.items()
+        if cells
+    ]
+    first = (
+        f"Some numbers match only because our runs vary more than the paper's: {' and '.join(told)}. " if told else ""
     )
+    return first + _by_deviations_alone(groups)
+
+
+def _by_deviations_alone(groups: Mapping[str, Sequence[Cell]]) -> str:
+    near = sum(map(_is_near, groups["**all**"]))
+    share = _percent(near, count(groups["**all**"]).run, of=True)
+    return f"By deviations alone, without the rule on errors above 20 %, {share} agree."
+
+
+def _is_near(cell: Cell) -> bool:
+    """Whether the means agree within two of the larger deviation, whatever the verdict."""
+    return word_of(cell) == "matched" or bool(cell.get("excused"))
+
+
+def _alike_failures(cells: Iterable[Cell]) -> int:
+    return sum(word_of(cell) == "both fail" and _is_near(cell) for cell in cells)
 
 
 def _is_lenient(cell: Cell) -> bool:
@@ -105,44 +177,21 @@ def _is_lenient(cell: Cell) -> bool:
     return ours < paper if cell["metric"] in HIGHER else ours > paper
 
 
-def _on_given(tables: Sequence[Result]) -> str:
-    """The same of real graphs, graph classification and influence."""
-    given = [cell for table in tables if table not in _generated(tables) for cell in table["cells"]]
-    everything, gnp = count(given), by_kind(given)[GNP]
-    if not everything.run:
-        return ""
-    lenient = [cell for cell in given if _is_lenient(cell)]
-    start = f" On given data it is {_share(everything)}, and of GNP's own {_share(gnp)}"
-    if not lenient:
-        return f"{start}."
-    mine = sum(map(is_gnp, lenient))
-    return f"{start}, {len(lenient)} of the {everything.good} ({mine} of GNP's) by our own deviation only."
-
-
-def _without(lenient: Sequence[Cell], generated: Counts, gnp: Counts) -> str:
-    if not lenient:
-        return ""
-    parts = ((generated, len(lenient)), (gnp, sum(map(is_gnp, lenient))))
-    left, learned = (f"{number(100 * (counts.good - less) / counts.run, 1)} %" for counts, less in parts)
-    return (
-        f" {len(lenient)} of these have a larger error than the paper's and are matched by our own, larger deviation "
-        f"only; by the published deviations it would be {left}, and {learned} of GNP's."
-    )
-
-
 def verdicts_block(tables: Sequence[Result]) -> str:
     """The number of cells by verdict, table by table."""
-    words = list(count([]).words)
+    words = list(WORDS)
+    words.insert(words.index("both fail") + 1, "of these alike")
     lines = [["table", "cells of", "published", *words]]
     totals: dict[str, list[Cell]] = {}
     for table in tables:
         for kind, counts in by_kind(table["cells"]).items():
             if counts.total:
-                lines.append([plain(table["table"]), kind, *_numbers(counts)])
-                totals.setdefault(kind, []).extend(cell for cell in table["cells"] if is_gnp(cell) == (kind == GNP))
+                cells = [cell for cell in table["cells"] if is_gnp(cell) == (kind == GNP)]
+                lines.append([plain(table["table"]), kind, *_numbers(cells)])
+                totals.setdefault(kind, []).extend(cells)
     for kind, cells in totals.items():
-        lines.append(["**all**", kind, *_numbers(count(cells))])
-    lines.append(["**all**", "both", *_numbers(count(cell for cells in totals.values() for cell in cells))])
+        lines.append(["**all**", kind, *_numbers(cells)])
+    lines.append(["**all**", "both", *_numbers([cell for cells in totals.values() for cell in cells])])
     return _table(lines)
 
 
@@ -172,7 +221,7 @@ def origin_block(tables: Sequence[Result]) -> str:
     """For each table its command, and the commits, machines, units and seconds behind its numbers."""
     machines = sorted({words for table in tables for words, _ in table["origin"]["machines"]})
     letter = {words: chr(ord("A") + place) for place, words in enumerate(machines)}
-    lines = [["table", "command", "commits", "machines", "units", "seconds"]]
+    lines = [["table", "command", "commits", "machines", "units", "seconds", "of these on a GPU"]]
     for table in tables:
         origin = table["origin"]
         where = ", ".join(f"{letter[words]} ({units})" for words, units in origin["machines"])
@@ -180,7 +229,16 @@ def origin_block(tables: Sequence[Result]) -> str:
         command, commits = f"`{origin['command']}`", ", ".join(origin["commits"])
         ways = Counter(str(cell["search"]) for cell in table["cells"] if "search" in cell)
         command += "".join(f"; `--search {way}` for {n} of its cells" for way, n in sorted(ways.items()))
-        lines.append([plain(table["table"]), command, commits, where, units, f"{origin['seconds']:,.0f}"])
+        lines.append(
+            [
+                plain(table["table"]),
+                command,
+                commits,
+                where,
+                units,
+                *(f"{origin[of]:,.0f}" for of in ("seconds", "gpu_seconds")),
+            ]
+        )
     return "\n".join([_table(lines), "", *(f"- {letter[words]}: {plain(words)}" for words in machines)])
 
 
@@ -205,72 +263,95 @@ def cost_block(cost: Mapping[str, Any], tables: Sequence[Result]) -> str:
     return "\n".join([f"For {run} published cells, and what stands beside them:", "", *lines])
 
 
-def form_block(tables: Sequence[Result]) -> str:
-    """What graph networks come to in each of their two forms, and what validation makes of it."""
-    named = [(table, cell) for table in tables for cell in table["cells"] if is_compared(cell) and "forms" in cell]
+def form_counts_block(tables: Sequence[Result]) -> str:
+    """How many graph networks are good in each of their two forms, and as validation chooses."""
+    named = _in_forms(tables)
     both = [(table, cell) for table, cell in named if len(cell["forms"]) == len(FORMS)]
     if not both:
-        return "Nothing was run in both forms yet."
+        return NO_FORMS
+    parts = {"of GNP": [c for _, c in both if is_gnp(c)], "of baselines": [c for _, c in both if not is_gnp(c)]}
+    lines = [["", "cells", *FORMS.values(), "validation chooses"]]
+    for words, cells in parts.items():
+        good = [sum(cell["forms"][form]["verdict"] in GOOD for cell in cells) for form in FORMS]
+        chosen = sum(word_of(cell) in GOOD for cell in cells)
+        lines.append([words, *(str(n) for n in (len(cells), *good, chosen))])
+    missing = Counter(str(table["table"]) for table, cell in named if len(cell["forms"]) < len(FORMS))
+    one = ", ".join(f"{n} of {plain(name)}" for name, n in missing.items())
+    rest = f" {sum(missing.values())} more were run in one form only ({one})." if missing else ""
+    taken = sum(cell["form"] == "gin" for _, cell in both)
+    return (
+        f"{len(both)} published cells were run in both forms; validation chooses GIN's for {taken} of them.{rest} "
+        f"Cells that are matched, better, or fail in both:\n\n{_table(lines)}"
+    )
+
+
+def form_block(tables: Sequence[Result]) -> str:
+    """What graph networks come to in each of their two forms; a cell that several tables have stands there once."""
     lines = [["table", "row", "column", "paper", *FORMS.values(), "validation chooses", "verdicts"]]
     told: list[list[Any]] = []
-    for table, cell in both:
+    for table, cell in _in_forms(tables):
+        if len(cell["forms"]) < len(FORMS):
+            continue
         forms = [{**cell, **cell["forms"][form]} for form in FORMS]
         same = [cell["paper"], *(one["ours"]["runs"] for one in forms)]
-        if is_gnp(cell) and same in told:  # what several tables have
+        if is_gnp(cell) and same in told:
             continue
         told.append(same)
         values = [shown(cell).paper or "", *(shown(one).ours for one in forms), FORMS[cell["form"]]]
         words = ", then ".join(dict.fromkeys(map(word_of, forms)))
         lines.append([plain(table["table"]), plain(cell["row"]), plain(cell["column"]), *values, words])
-    parts = {"of GNP": [c for _, c in both if is_gnp(c)], "of baselines": [c for _, c in both if not is_gnp(c)]}
-    good = "; ".join(f"{words} {_good_by_form(cells)}" for words, cells in parts.items() if cells)
-    missing = Counter(str(table["table"]) for table, cell in named if len(cell["forms"]) < len(FORMS))
-    one = ", ".join(f"{n} of {plain(name)}" for name, n in missing.items())
-    rest = f" Of {sum(missing.values())} more only one form was run ({one})." if missing else ""
-    taken = sum(cell["form"] == "gin" for _, cell in both)
-    return (
-        f"{len(both)} published cells were run in both forms, and validation chooses GIN's for {taken} of them. "
-        f"Matched, better, or failing in both are: {good}.{rest} Cells of GNP that several tables have stand here once."
-        f"\n\n{_table(lines)}"
-    )
+    return _table(lines) if len(lines) > 1 else NO_FORMS
 
 
-def _good_by_form(cells: Sequence[Cell]) -> str:
-    first, gin = (sum(cell["forms"][form]["verdict"] in GOOD for cell in cells) for form in FORMS)
-    chosen = sum(word_of(cell) in GOOD for cell in cells)
-    return f"{first} of {len(cells)} with messages first, {gin} in GIN's form, and {chosen} as validation chooses"
+def _in_forms(tables: Sequence[Result]) -> list[tuple[Result, Cell]]:
+    return [(table, cell) for table in tables for cell in table["cells"] if is_compared(cell) and "forms" in cell]
+
+
+def spread_counts_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]]) -> str:
+    """How many verdicts are the same on other data."""
+    lines = [["table", "data seed", "cells", "same verdict"]]
+    for seed, table, pairs in _compared(tables, spread):
+        both = [(one, other) for one, other in pairs if is_compared(one) and other["ours"]]
+        same = sum(word_of(one) == word_of(other) for one, other in both)
+        lines.append([plain(table["table"]), str(seed), str(len(both)), str(same)])
+    return _table(lines) if len(lines) > 1 else NO_SPREAD
 
 
 def spread_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]]) -> str:
-    """Tables on other data beside the record: both means, both verdicts.
+    """Tables on other data beside the record: both means, both verdicts."""
+    blocks: list[str] = []
+    for seed, table, pairs in _compared(tables, spread):
+        lone = any(len(cell.get("forms") or FORMS) < len(FORMS) for pair in pairs for cell in pair)
+        lines = [["row", "column", "paper", "data seed 0", f"data seed {seed}", "verdicts"]]
+        lines += (_spread_line(one, other) for one, other in pairs if one["ours"] and other["ours"])
+        title = f"### {plain(table['table'])}, data seed {seed}"
+        note = ["Where one of the two has a single form of a network, both columns show that form."] if lone else []
+        blocks += [title, *note, _table(lines)]
+    return "\n\n".join(blocks) if blocks else NO_SPREAD
+
+
+def _compared(
+    tables: Sequence[Result], spread: Mapping[int, Sequence[Result]]
+) -> Iterator[tuple[int, Result, list[tuple[Cell, Cell]]]]:
+    """Each table on other data with its cells beside those of the record.
 
     A table that only repeats cells of those before it, as one of GNP alone does, is left out.
     """
-    blocks: list[str] = []
     first = {(t["table"], c["row"], c["column"]): c for t in tables for c in t["cells"]}
     for seed, others in spread.items():
         told: set[tuple[str, ...]] = set()
         for table in others:
-            lines = [["row", "column", "paper", "data seed 0", f"data seed {seed}", "verdicts"]]
-            cells = [(first[table["table"], cell["row"], cell["column"]], cell) for cell in table["cells"]]
-            pairs = [_alike(one, other) for one, other in cells]
-            for one, other in pairs:
-                if one["ours"] is not None and other["ours"] is not None:
-                    words = dict.fromkeys(word_of(cell) for cell in (one, other) if word_of(cell))
-                    place = [plain(other["row"]), plain(other["column"])]
-                    both = [shown(cell).ours for cell in (one, other)]
-                    lines.append([*place, shown(other).paper or "", *both, ", then ".join(words)])
-            values = {tuple(line[2:]) for line in lines[1:]}
-            if values <= told:
-                continue
+            pairs = [_alike(first[table["table"], cell["row"], cell["column"]], cell) for cell in table["cells"]]
+            values = {tuple(_spread_line(one, other)[2:]) for one, other in pairs if one["ours"] and other["ours"]}
+            if not values <= told:
+                yield seed, table, pairs
             told |= values
-            same = sum(word_of(one) == word_of(other) for one, other in pairs if is_compared(one) and other["ours"])
-            compared = sum(bool(is_compared(one) and other["ours"]) for one, other in pairs)
-            lone = any(len(cell.get("forms") or FORMS) < len(FORMS) for pair in cells for cell in pair)
-            note = " Where either data has one form of a network only, both columns show that form." if lone else ""
-            title = f"### {plain(table['table'])}, data seed {seed}"
-            blocks += [title, f"The same verdict in {same} of {compared} cells.{note}", _table(lines)]
-    return "\n\n".join(blocks) if blocks else "No table was run on other data yet."
+
+
+def _spread_line(one: Cell, other: Cell) -> list[str]:
+    words = dict.fromkeys(word_of(cell) for cell in (one, other) if word_of(cell))
+    values = [shown(other).paper or "", *(shown(cell).ours for cell in (one, other))]
+    return [plain(other["row"]), plain(other["column"]), *values, ", then ".join(words)]
 
 
 def _alike(one: Cell, other: Cell) -> tuple[Cell, Cell]:
@@ -287,13 +368,22 @@ def _generated(tables: Sequence[Result]) -> list[Result]:
 
 
 def _share(counts: Counts) -> str:
-    percent = f" ({number(100 * counts.good / counts.run, 1)} %)" if counts.run else ""
-    return f"{counts.good} of {counts.run}{percent}"
+    return _percent(counts.good, counts.run, of=True)
 
 
-def _numbers(counts: Counts) -> Iterator[str]:
+def _percent(part: int, whole: int, *, of: bool = False) -> str:
+    """A share in percent; ``of``: as "1 of 2 (50.0 %)"."""
+    percent = f"{number(100 * part / whole, 1)} %" if whole else "nothing"
+    return f"{part} of {whole} ({percent})" if of else percent
+
+
+def _numbers(cells: Sequence[Cell]) -> Iterator[str]:
+    counts = count(cells)
     yield str(counts.total)
-    yield from (str(n or "") for n in counts.words.values())
+    for word, n in counts.words.items():
+        yield str(n or "")
+        if word == "both fail":
+            yield str(_alike_failures(cells) or "")
 
 
 def _not_worse(crystal: Cell, learned: Cell) -> bool:

@@ -89,12 +89,13 @@ def shown(cell: Cell) -> Shown:
 
 
 def _remark(cell: Cell) -> str | None:
-    """How its setting was found and which form of the network it has, where that is not as in most cells."""
+    """How its setting was found, its form of the network, and what it was made from, where not as in most cells."""
     words = [BY_POINT] if cell.get("search") == "point" else []
     if cell.get("form") is not None:
         form = FORMS[cell["form"]]
         alone = len(cell.get("forms", FORMS)) < len(FORMS)
         words += [f"{form} only"] if alone else [] if cell["form"] == next(iter(FORMS)) else [form]
+    words += [str(cell["anew"])] if cell.get("anew") else []
     return "; ".join(words) or None
 
 
