@@ -21,12 +21,12 @@ from typing import Any
 from torch_geometric.data import Data
 
 from gnpool import Batches, Setting, fit_many
+from gnpool.lab.arena.bouts import falling
 from gnpool.models import DeepNet
 from gnpool.tasks import CrossEntropy, accuracy
 from gnpool.tasks.arena import disturbed, get_benchmark
 from gnpool.tasks.arena.motif import BASES
 from gnpool.training import machine
-from studies.arena_motif import falling
 from studies.files import read_runs, write_runs
 
 OUT = Path("results/learned/arena_basis.json")

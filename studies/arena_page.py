@@ -1,6 +1,6 @@
-"""The tables of docs/arena.md: published numbers from their JSON, parts of the benchmarks, and the quick study.
+"""The tables of docs/arena.md: our results, published numbers from their JSON, and the parts of the benchmarks.
 
-python -m studies.arena_page           # writes them into the page
+python -m studies.arena_page           # draws the picture and writes the tables into the page
 python -m studies.arena_page --check   # fails if the page is out of step
 """
 
@@ -11,7 +11,9 @@ import statistics
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from gnpool.lab.arena import TABLES
 from gnpool.tasks.arena import (
     Benchmark,
     PublishedTable,
@@ -21,15 +23,15 @@ from gnpool.tasks.arena import (
     published,
     published_tables,
 )
-from gnpool.tasks.arena.motif import CEILING
-from studies import arena_motif
+from studies import arena, arena_basis
+from studies.arena_figure import PICTURE, draw
+from studies.arena_scores import Found, best_published, fullest, of_ours
 from studies.files import read_runs
 from studies.tables import table
 
 PAGE = Path(__file__).parents[1] / "docs" / "arena.md"
-RESULTS = Path(__file__).parents[1] / "results" / "learned" / arena_motif.OUT.name
+RESULTS = Path(__file__).parents[1] / "results" / "learned"
 BEGIN, END = "<!-- arena:{} -->\n", "<!-- arena:end -->"
-CHOSEN_BY = ("shifted graphs", "graphs of training sizes")  # in the order of the rules of the study
 MANY = 6  # parts
 REPORTED = "°"  # behind a number that was not checked
 
@@ -111,34 +113,123 @@ def parts_block() -> str:
     return table(["benchmark", "label", "score", "graphs"], rows)
 
 
-def quick_block() -> str:
-    """What the quick study found, beside what is published."""
-    rows = []
-    for found in read_runs(RESULTS):
-        cells = []
-        for rule in arena_motif.RULES:
-            scores = arena_motif.accuracies(found, rule)
-            spread = f" ± {statistics.stdev(scores):.1f}" if len(scores) > 1 else ""
-            cells.append(f"{statistics.mean(scores):.1f}{spread}")
-        inside = arena_motif.accuracies(found, "inside", "id_test")
-        rows.append([found["pooling"], *cells, f"{statistics.mean(inside):.1f}", str(len(scores))])
-    if not rows:
-        return "Not run yet."
-    best = published(arena_motif.BENCHMARK).best("covariate", mark="verified")
-    assert best is not None
-    head = ["aggregation/readout", *(f"chosen by {words}" for words in CHOSEN_BY), "training sizes", "choices"]
-    text = table(head, rows)
+def headline_block() -> str:
+    """The picture, and a line for each benchmark."""
+    tables = fullest(read_runs(RESULTS / arena.OUT.name))
+    if not tables:
+        return "Nothing has been run yet."
+    words = "Published algorithms, fixed pairs of poolings, GNP, and the ceiling, benchmark by benchmark"
+    lines = [line_of(found) for one in tables for found in of_ours(one)]
+    left = [name for name in TABLES if name not in {one["table"] for one in tables}]
+    if left:
+        lines.append(f"Not run: {', '.join(f'`{name}`' for name in left)}.")
+    return "\n".join([f"![{words}](figures/{PICTURE.name})", "", *(f"- {line}" for line in lines)])
+
+
+def line_of(found: Found) -> str:
+    """What a benchmark shows, in a sentence or two; where a fixed pair is enough, that comes first."""
+    head = f"`{found.table}`{'' if found.column == found.first else f', {found.column}'}"
+    parts = []
+    if found.fixed is not None and found.ours is not None:
+        if not found.ahead:
+            parts.append(f"a fixed pooling is enough: {named(found.fixed)}, beside {named(found.ours)}.")
+        else:
+            parts.append(f"{named(found.ours)}, best fixed pair {named(found.fixed)}.")
+    elif found.ours is not None:
+        parts.append(f"{named(found.ours)}; no fixed pair has been run.")
+    else:
+        parts.append("GNP has not been run.")
+    if found.published is not None:
+        parts.append(f"Best published: {found.published[1]:g} ({found.published[0]}).")
+    if found.ceiling is not None:
+        parts.append(f"Ceiling: {found.ceiling:g}.")
+    if found.preset != "paper":
+        parts.append(f"Only the `{found.preset}` preset has been run.")
+    elif found.wanted is not None and found.ours is not None:
+        reached = found.ours[1] >= found.wanted if found.higher else found.ours[1] <= found.wanted
+        parts.append(f"Wanted {found.wanted:g}: {'reached' if reached else 'missed'}.")
+    return f"{head}: {' '.join(parts)}"
+
+
+def named(place: tuple[str, float]) -> str:
+    """A row and its mean."""
+    return f"{place[0]} {place[1]:.2f}" if abs(place[1]) < 10 else f"{place[0]} {place[1]:.1f}"
+
+
+def results_block() -> str:
+    """Every table that has been run."""
+    tables = fullest(read_runs(RESULTS / arena.OUT.name))
+    return "\n\n".join(map(result_table, tables)) if tables else "Nothing has been run yet."
+
+
+def result_table(one: dict[str, Any]) -> str:
+    """A table of ours: contenders as rows, with deviations and intervals, and the paired differences below."""
+    ours = [cell for cell in one["cells"] if cell["ours"] is not None]
+    columns = list(dict.fromkeys(cell["column"] for cell in ours))
+    cells = {(cell["row"], cell["column"]): cell for cell in ours}
+    rows = [
+        [row, *(score(cells[row, column]) if (row, column) in cells else "" for column in columns)]
+        for row in dict.fromkeys(cell["row"] for cell in ours)
+    ]
+    meta = one["meta"]
+    text = f"**`{one['table']}`**, {one['metric'].lower()}. {meta['notes']}; {meta.get('device', '')}."
+    best = [f"{column} {found[1]:g} ({found[0]})" for column in columns if (found := best_published(one, column))]
+    parts = [text, table(["", *columns], rows)]
+    parts += [f"Best published: {'; '.join(best)}."] if best else []
+    gaps = [pair_line(pair) for pair in one["pairs"] if pair["column"] == columns[0] or one["table"] == "tu_size"]
+    chosen = {cell["column"]: cell["choice"] for cell in ours if cell.get("choice")}
+    if chosen:
+        parts.append(f"Chosen: {'; '.join(f'{column} {row}' for column, row in chosen.items())}.")
+    return "\n\n".join([*parts, "\n".join(gaps)] if gaps else parts)
+
+
+def score(cell: dict[str, Any]) -> str:
+    """Mean, deviation and interval."""
+    ours = cell["ours"]
+    if ours["mean"] is None:
+        return f"all {ours['failed']} failed"
+    digits = 1 if cell["metric"] == "PERCENT" else 2
+    spread = f" ± {ours['std']:.{digits}f}" if ours["std"] is not None else ""
+    failed = f", {ours['failed']} failed" if ours["failed"] else ""
+    low, high = cell["interval"]
+    return f"{ours['mean']:.{digits}f}{spread} ({low:.{digits}f} to {high:.{digits}f}{failed})"
+
+
+def pair_line(pair: dict[str, Any]) -> str:
+    """A paired difference, in units of the table."""
+    low, high = (100 * end for end in pair["interval"])
     return (
-        f"{text}\n\nThe best published number that was checked is {best[1].mean:g} ± {best[1].std:g} ({best[0]}, with "
-        f"18,000 training graphs and ten runs). The ceiling is {100 * CEILING:.1f}."
+        f"- {pair['column']}: {pair['second']} minus {pair['first']} {100 * pair['difference']:+.2f} "
+        f"({low:+.2f} to {high:+.2f}, {pair['pairs']} seeds)"
     )
+
+
+def basis_block() -> str:
+    """Each variant on the base graph that it never saw."""
+    runs = read_runs(RESULTS / arena_basis.OUT.name)
+    bases = list(dict.fromkeys(one["left out"] for one in runs))
+    rows = []
+    for variant in dict.fromkeys(one["variant"] for one in runs):
+        mine = {one["left out"]: one["accuracy"] for one in runs if one["variant"] == variant}
+        means = {base: statistics.fmean(mine[base]["left out"]) for base in mine}
+        if len(mine) < len(bases):
+            continue
+        seen = min(statistics.fmean(one["seen"]) for one in mine.values())
+        rows.append(
+            (statistics.fmean(means.values()), variant, [f"{means[base]:.1f}" for base in bases], f"{seen:.1f}")
+        )
+    rows.sort(reverse=True)
+    head = ["variant", *(f"without {base}" for base in bases), "mean", "seen, lowest"]
+    return table(head, [[variant, *cells, f"{mean:.1f}", seen] for mean, variant, cells, seen in rows])
 
 
 def blocks() -> dict[str, str]:
     """All generated blocks by name."""
     return {
         "parts": parts_block(),
-        "quick": quick_block(),
+        "headline": headline_block(),
+        "results": results_block(),
+        "basis": basis_block(),
         "published": "\n\n".join(published_block(name) for name in published_tables()),
     }
 
@@ -161,6 +252,8 @@ def main() -> None:
     given = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8")
     new = filled(page)
+    if not given.check:
+        draw(fullest(read_runs(RESULTS / arena.OUT.name)))
     if given.check and new != page:
         sys.exit("docs/arena.md is out of step: run python -m studies.arena_page")
     if new != page:

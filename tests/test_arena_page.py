@@ -1,15 +1,15 @@
-"""The page of the arena: its tables, the choice of the quick study, and that both are in step with the raw outcomes."""
+"""The page of the arena: its tables and its lines, and that they are in step with the stored results."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from gnpool.tasks.arena import published
-from studies import arena_motif, arena_page
+from studies import arena, arena_basis, arena_figure, arena_page, arena_scores
+from studies.files import read_runs
 
 
 def test_the_page_is_in_step() -> None:
@@ -39,41 +39,73 @@ def test_published_rows() -> None:
     assert "No method can do better than 93.33." in arena_page.published_block("good_motif_size")
 
 
-def run(seed: int, validation: dict[str, float], test: float) -> dict[str, Any]:
-    chosen = {rule: {"validation": value, "test": test, "id_test": test + 1} for rule, value in validation.items()}
-    return {"seed": seed, "chosen": chosen}
+def cell(row: str, runs: list[float] | None, interval: tuple[float, float] = (0.0, 1.0), **more: Any) -> dict[str, Any]:
+    ours = None if runs is None else {"mean": sum(runs) / len(runs), "std": 1.0, "runs": runs, "failed": 0}
+    return {"row": row, "column": "covariate", "ours": ours, "interval": list(interval), "metric": "PERCENT", **more}
 
 
-def test_choices() -> None:
-    """Every choice is among four runs: of two seeds at two rates, or of one seed from two starts at two rates."""
-    fixed = [
-        run(seed, {"shifted": 10.0 * seed + k, "inside": -seed}, 100 * seed + k) for seed in range(4) for k in (0, 1)
+def table(gap: tuple[float, float], preset: str = "paper") -> dict[str, Any]:
+    cells = [
+        cell("GNP, rewired graphs", [90.0, 92.0]),
+        cell("sum/max", [80.0, 82.0], (79.0, 83.0)),
+        cell("pna/mean", None),
     ]
-    assert arena_motif.accuracies({"runs": fixed}, "shifted") == [101, 301]
-    assert arena_motif.accuracies({"runs": fixed}, "inside", "id_test") == [1, 201]
-    gnp = [run(seed, {"shifted": float(k % 3)}, 10 * seed + k) for k in range(4) for seed in range(2)]
-    gnp[0]["chosen"] = {}  # it diverged
-    assert arena_motif.accuracies({"runs": gnp}, "shifted") == [2, 12]
+    pair = {"first": "sum/max", "second": "GNP, rewired graphs", "column": "covariate", "pairs": 2}
+    pairs = [{**pair, "difference": 0.1, "interval": [end / 100 for end in gap]}]
+    meta = {"preset": preset, "notes": f"{preset}: 20 epochs", "device": "cpu"}
+    return {"table": "good_motif_size", "metric": "PERCENT", "cells": cells, "pairs": pairs, "meta": meta}
 
 
-def test_as_many_runs_for_every_pair() -> None:
-    for _, _, starts in arena_motif.PAIRS.values():
-        assert len(arena_motif.settings(starts)) * (2 // len(starts)) == 4
-
-
-def test_criteria_of_a_rule_see_its_graphs_alone() -> None:
-    batch = SimpleNamespace(
-        y=torch.tensor([0, 0, 1, 1]), shifted=torch.tensor([2.0, 2, 0, 0]), inside=torch.tensor([0.0, 0, 2, 2])
+def test_the_line_of_a_benchmark() -> None:
+    (found,) = arena_scores.of_ours(table((8.0, 12.0)))
+    assert (found.ours, found.fixed) == (("GNP, rewired graphs", 91.0), ("sum/max", 81.0))
+    assert arena_page.line_of(found) == (
+        "`good_motif_size`: GNP, rewired graphs 91.0, best fixed pair sum/max 81.0. Best published: 71 (LECI). "
+        "Ceiling: 93.33. Wanted 91: reached."
     )
-    scores = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
-    found = {rule: one(scores, batch).mean().item() for rule, one in arena_motif.criteria().items()}
-    assert found == {"shifted": 0.5, "inside": 1.0}
+    (found,) = arena_scores.of_ours(table((-1.0, 12.0), "quick"))
+    assert arena_page.line_of(found) == (
+        "`good_motif_size`: a fixed pooling is enough: sum/max 81.0, beside GNP, rewired graphs 91.0. "
+        "Best published: 71 (LECI). Ceiling: 93.33. Only the `quick` preset has been run."
+    )
 
 
-def test_the_study_runs() -> None:
-    """Two epochs: accuracies are shares of 20 graphs."""
-    found = arena_motif.study("sum/max", seeds=1, train=64, held=20, epochs=2)
-    assert len(found["runs"]) == 4
-    chosen = [run["chosen"][rule] for run in found["runs"] for rule in arena_motif.RULES]
-    assert {one["epoch"] for one in chosen} <= {0, 1}
-    assert all((one[part] / 5).is_integer() and 0 <= one[part] <= 100 for one in chosen for part in ("test", "id_test"))
+def test_a_table_of_results() -> None:
+    lines = arena_page.result_table(table((8.0, 12.0))).splitlines()
+    assert lines[0] == "**`good_motif_size`**, percent. paper: 20 epochs; cpu."
+    assert lines[4:6] == [
+        "| GNP, rewired graphs | 91.0 ± 1.0 (0.0 to 1.0) |",
+        "| sum/max | 81.0 ± 1.0 (79.0 to 83.0) |",
+    ]
+    assert lines[-3] == "Best published: covariate 71 (LECI)."
+    assert lines[-1] == "- covariate: GNP, rewired graphs minus sum/max +10.00 (+8.00 to +12.00, 2 seeds)"
+
+
+def test_the_largest_preset_is_shown() -> None:
+    both = [table((8.0, 12.0)), table((8.0, 12.0), "quick")]
+    assert [one["meta"]["preset"] for one in arena_scores.fullest(both)] == ["paper"]
+    assert [one["meta"]["preset"] for one in arena_scores.fullest(both[1:])] == ["quick"]
+
+
+def test_tables_replace_older_ones(tmp_path: Path) -> None:
+    path = tmp_path / "arena.json"
+    arena.keep(path, [table((8.0, 12.0)), table((1.0, 2.0), "quick")])
+    arena.keep(path, [table((3.0, 4.0), "quick")])
+    found = read_runs(path)
+    assert [(one["meta"]["preset"], one["pairs"][0]["interval"][0]) for one in found] == [
+        ("paper", 0.08),
+        ("quick", 0.03),
+    ]
+
+
+def test_the_picture(tmp_path: Path) -> None:
+    arena_figure.draw([table((8.0, 12.0))], tmp_path / "arena.png")
+    assert (tmp_path / "arena.png").read_bytes()[:4] == b"\x89PNG"
+    arena_figure.draw([], tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
+
+
+def test_a_variant_of_the_basis_study() -> None:
+    found = arena_basis.study("sum/max, rewired", 1, train=40, epochs=1, seeds=1)
+    assert (found["left out"], len(found["accuracy"]["left out"])) == ("tree", 1)
+    assert 0 <= found["accuracy"]["seen"][0] <= 100

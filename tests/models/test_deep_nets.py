@@ -250,6 +250,13 @@ def test_stable_ends_each_graph_when_it_no_longer_changes() -> None:
         np.testing.assert_allclose(array(model(**inputs)), recurrent_net(model, inputs, rounds), rtol=1e-9)
 
 
+def test_an_end_to_the_rounds() -> None:
+    model: Any = alive(lambda: RecurrentNet(2, "max", output="node", hidden=3, most_rounds=2))
+    inputs = with_loops()
+    wanted = recurrent_net(model, inputs, [min(2, size) for size in SIZES])
+    np.testing.assert_allclose(array(model(**inputs)), wanted, rtol=1e-9)
+
+
 def _state(model: Any, x: Tensor, edges: Tensor, rounds: int) -> Tensor:
     encoded = functional.relu(model.encode(x))
     h = encoded
