@@ -1,6 +1,6 @@
 """Networks with a slot for a pooling, as plain modules of PyTorch Geometric."""
 
-from gnpool.insight.laws import LawNet
+from gnpool.insight.laws import LawNet, LawsNet
 from gnpool.models.asap_classifier import ASAPClassifier
 from gnpool.models.deep_net import DeepNet
 from gnpool.models.gnp import StudyGNPAggregation
@@ -25,6 +25,7 @@ __all__ = [
     "DeepNet",
     "GraphNet",
     "LawNet",
+    "LawsNet",
     "NodeNet",
     "RecurrentNet",
     "SAGClassifier",
