@@ -3,10 +3,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: setup demo test lint bench docs clean help
+.PHONY: setup demo test lint bench docs mutants clean help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.stamp ## create .venv and install gnpool with its development tools
 
@@ -31,6 +31,9 @@ lint: setup ## ruff (rules and format) and mypy
 # Two processes, one thread each: most tests are Python's work. Tests of one file stay together and share what they made.
 test: lint ## lint, then every test and doctest
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+mutants: setup ## change the package in small ways and see whether a test notices; goes on where it was
+	$(BIN)/python -m tools.mutants
 
 bench: setup ## time the operator against its baselines
 	$(BIN)/python -m benchmarks

@@ -9,11 +9,12 @@ import importlib.metadata
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import torch
 
-from benchmarks import RESULTS, ROOT, classification, cuda, influence, training  # noqa: F401, cases register themselves
+from benchmarks import RESULTS, ROOT, classification, cuda, influence, rivals, training  # noqa: F401, cases register themselves
 from benchmarks.cases import CASES, Case, Promise
 from benchmarks.process import first_call_seconds, peak_bytes
 from benchmarks.timing import MOST_BUSY, Timing, busy_share, cores, time_in_turn
@@ -30,6 +31,7 @@ def main() -> int:
     parser.add_argument("--csv", type=Path, default=RESULTS, help="where to append the rows (default: %(default)s)")
     parser.add_argument("--no-tests", action="store_true", help="do not run the operator's tests first")
     parser.add_argument("--busy", action="store_true", help="measure on a busy machine too; nothing is stored then")
+    parser.add_argument("--most", type=float, metavar="SECONDS", help="begin no further case after so many seconds")
     arguments = parser.parse_args()
     names = arguments.cases or [*CASES, *EXTRA]
     unknown = [name for name in names if name not in CASES and name not in EXTRA]
@@ -49,8 +51,11 @@ def main() -> int:
         return 1
 
     print(f"{hardware()}, {torch.get_num_threads()} threads; {versions()}")
+    begin = time.monotonic()
     for name in names:
-        if name == "first call":
+        if arguments.most is not None and time.monotonic() - begin > arguments.most:
+            print(f"\n{name}: left out, since {arguments.most:g} seconds are over")
+        elif name == "first call":
             report_first_call()
         elif name == "memory":
             report_memory()
@@ -116,7 +121,8 @@ def report_memory() -> None:
 def verdict(what: str, figure: float, bound: float, moonshot: bool = False) -> None:
     """Print a figure beside its bound."""
     kind, missed = ("moonshot", "not yet") if moonshot else ("promised", "MISSED")
-    print(f"  {what:<40} {figure:7.3f}  ({kind}: at most {bound:.3g}) {'ok' if figure <= bound else missed}")
+    outcome = "ok" if figure <= bound else missed
+    print(f"  {what:<46} {figure:7.3f}  ({kind}: at most {bound:.3g}) {outcome}; torch {torch.__version__}")
 
 
 def row(case: Case, contender: str, timing: Timing) -> dict[str, object]:

@@ -15,6 +15,8 @@ from torch_geometric import EdgeIndex
 from torch_geometric.nn import PowerMeanAggregation, SumAggregation
 
 from benchmarks.cases import Call, Promise, Step, case
+from benchmarks.large import SampledStep, batches
+from benchmarks.large import random_graph as compressed_graph
 from gnpool import norm_pool, norm_pool_neighbors
 
 FLOAT = 4  # bytes
@@ -173,6 +175,22 @@ def _neighbors() -> dict[str, Call]:
         "gather + PyG sum, both": Step(lambda x: total(x[source], destination, dim_size=nodes), x),
         "building the lists": lambda: listed(edges.as_tensor(), nodes),
     }
+
+
+@case(
+    "cuda sampled",
+    "a training step on sampled neighbours: 10,000,000 nodes, 320,000,000 edges, 8,192 seeds, fan-outs 15 and 10, 64 "
+    "channels; every batch has other shapes",
+    Promise("lists", "step", 0.25),
+    Promise("lists of every hop", "step", 0.25),
+    device="cuda",
+    seconds=0.05,
+)
+def _sampled() -> dict[str, Call]:
+    torch.manual_seed(0)
+    graph = compressed_graph(320_000_000, "cuda")
+    step = SampledStep(batches(graph, 8_192, 8), torch.rand(graph.nodes, 64, device="cuda"))
+    return {"step": step, "lists": step.lists, "lists of every hop": step.all_lists}
 
 
 @case(

@@ -1,6 +1,6 @@
-"""What the README shows of results.csv: ``python -m benchmarks.shown`` writes its tables and the picture anew.
+"""What README and docs/speed.md show of results.csv: ``python -m benchmarks.shown`` writes tables and picture anew.
 
-A block of the README between the lines ``<!-- benchmarks:NAME -->`` and ``<!-- benchmarks:end -->`` is the text of that
+A block between the lines ``<!-- benchmarks:NAME -->`` and ``<!-- benchmarks:end -->`` is the text of that
 name below. ``{case: contender}`` in it is the last median of that contender, in milliseconds;
 ``{case: contender * 40}`` is a multiple of it, and ``{case: contender / contender}`` how many times as long the first
 one takes.
@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks import RESULTS, ROOT
-from gnpool.report.blocks import fill
+from gnpool.report.markdown.blocks import fill
 
+PAGES = (ROOT / "README.md", ROOT / "docs" / "speed.md")
 MACHINES = ("AMD EPYC, 2 cores", "NVIDIA H200")  # no case runs on both
 FIELD = re.compile(r"\{([^:{}]+): ([^{}]+)\}")
 Medians = Mapping[tuple[str, str], float]  # by case and contender
@@ -27,7 +28,7 @@ Forward and backward, with any p and q, beside PyG's sum: on an NVIDIA H200 \
 {cuda segments: PyG sum, both / gnpool, both} times as fast over segments
 and {cuda neighbors: gather + PyG sum, both / gnpool, both} times over neighbours, on two CPU cores \
 {neighbors: gather + PyG sum / gnpool, EdgeIndex} times over neighbours, and over segments it takes
-{segments: gnpool, index / PyG sum, index} times as long ([speed](#speed)).""",
+{segments: gnpool, index / PyG sum, index} times as long ([all timings](docs/speed.md)).""",
     "cpu": """\
 | float32, forward and backward | gnpool | PyG sum | PyG power mean | composed of torch's own |
 |---|---|---|---|---|
@@ -77,7 +78,7 @@ COLOURS = {"H200": "#0072B2", "2 CPU cores": "#D55E00"}
 
 
 def last_medians(path: Path = RESULTS) -> Medians:
-    """The last median of every contender on the machines that the README speaks of."""
+    """The last median of every contender on the machines that the pages speak of."""
     with path.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["hardware"].startswith(MACHINES)]
     return {(row["case"], row["contender"]): float(row["median_ms"]) for row in rows}
@@ -130,13 +131,13 @@ def draw(path: Path, medians: Medians) -> None:
 def main() -> None:
     """Write both."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     parser.add_argument("--picture", type=Path, default=ROOT / "docs" / "figures" / "speed.png")
     arguments = parser.parse_args()
     medians = last_medians()
-    text = arguments.readme.read_text(encoding="utf-8")
     blocks = {name: written(block, medians) for name, block in BLOCKS.items()}
-    arguments.readme.write_text(fill(text, blocks, arguments.readme.name, family="benchmarks"), encoding="utf-8")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        page.write_text(fill(text, blocks, page.name, family="benchmarks"), encoding="utf-8")
     draw(arguments.picture, medians)
 
 

@@ -1,6 +1,7 @@
 """How often ``find_law`` is right: outcomes counted seed by seed.
 
-    python -m studies.found --out results/learned/found.json
+    python -m studies.found
+    python -m studies.found --jobs 14 --seconds 500 --out found.json
 
 Every seed has data of its own: 500 graphs or sets of 20 to 29 elements, features uniform in (0, 1), once without noise
 and once with labels off by 5 % (normal, relative; for classes 5 % get another class). For targets of nodes it is 120
@@ -8,17 +9,23 @@ graphs. "Right" means the same function: the mean relative error at 16 times the
 and with noise at most three standard errors of a scale that is fitted to 500 labels; for classes at most 1 % and 2 %
 are wrong there. docs/laws.md tells what was known of which laws when the method was built.
 
-A run that was interrupted goes on where it stopped.
+The tasks of the paper are there with data of their own. ``shortest`` has lengths of edges, which ``find_law`` does not
+look at.
+
+The study goes on from results/learned/found.json and from what is in the file given by ``--out``. It writes its
+outcomes every few seconds, so that an interrupted run loses little. Outcomes of another version of the finder are not
+counted, and their draws are run again.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import multiprocessing
 import os
+import signal
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +34,16 @@ import torch
 from torch_geometric.data import Data
 
 from gnpool import find_law
+from gnpool.insight.laws import VERSION
+from gnpool.tasks import Task, get_task
 from gnpool.tasks.graphs import Graph
 from gnpool.tasks.streams import Floats, Stream
 from gnpool.tasks.structures import connected_er
 from studies.files import read_runs, write_runs
 from studies.laws import HELD, LAWS, MEAN_DEGREE, PROBABILITIES, Law, over_neighbors
 
+RESULTS = Path("results/learned/found.json")
+WRITTEN = 5.0  # seconds between two states of the file
 NOISE = 0.05
 COUNT, SIZES = {"graph": 500, "set": 500, "node": 120}, (20, 30)
 FACTORS = (2, 4, 8, 16)
@@ -40,6 +51,8 @@ LARGER = 10  # graphs of each larger size
 EXACT, NOISY = 0.001, 3 * NOISE / math.sqrt(500)
 EXACT_CLASSES, NOISY_CLASSES = 0.01, 0.02
 MANY, FEW = 100, 20
+
+Job = tuple[str, float, int]  # a law, the noise, the seed
 
 
 def means(x: Floats, g: Graph) -> Floats:
@@ -174,19 +187,25 @@ OFTEN = (
     "triangles",
     "noise",
 )
-GROUPS = {
+PAPER = {name: get_task(name) for name in ("mu_post", "mu_map", "sigma2_post", "bfs")}  # the others are in LAWS
+PAPER_OUTSIDE = {name: get_task(name) for name in ("sigma2_map", "shortest")}
+GROUPS: dict[str, Mapping[str, Law | Task]] = {
     "inside": INSIDE,
     "classes": CLASSES,
     "inside, kept back": KEPT_BACK,
     "outside": OUTSIDE,
     "outside, kept back": OUTSIDE_KEPT_BACK,
     "nothing": NOTHING,
+    "paper": PAPER,
+    "paper, outside": PAPER_OUTSIDE,
 }
-ALL = {name: law for group in GROUPS.values() for name, law in group.items()}
+ALL: dict[str, Law | Task] = {name: law for group in GROUPS.values() for name, law in group.items()}
 
 
-def draw(law: Law, part: str, count: int, sizes: tuple[int, int], seed: int) -> list[Data]:
+def draw(law: Law | Task, part: str, count: int, sizes: tuple[int, int], seed: int) -> list[Data]:
     """Graphs, sets or graphs with targets of nodes; the seed and the names determine them."""
+    if isinstance(law, Task):
+        return of_task(law, part, count, sizes, seed)
     stream = Stream("found", law.name, part, seed)
     found = []
     for k in range(count):
@@ -201,9 +220,15 @@ def draw(law: Law, part: str, count: int, sizes: tuple[int, int], seed: int) -> 
     return found
 
 
+def of_task(task: Task, part: str, count: int, sizes: tuple[int, int], seed: int) -> list[Data]:
+    """Data of a task of the paper; larger graphs keep their number of neighbours."""
+    split = "train" if part == "train" else "test"
+    degree = MEAN_DEGREE if task.structures and sizes[1] > 160 else None
+    return task.dataset(split, seed=seed, count=count, sizes=sizes, mean_degree=degree)
+
+
 def outcome(name: str, noise: float, seed: int) -> dict[str, Any]:
     """What ``find_law`` says of one draw, and how far it is off at larger sizes."""
-    torch.set_num_threads(1)
     law = ALL[name]
     graphs = draw(law, "train", COUNT[law.level], SIZES, seed)
     random = np.random.default_rng([seed, round(100 * noise), list(ALL).index(name)])
@@ -216,7 +241,7 @@ def outcome(name: str, noise: float, seed: int) -> dict[str, Any]:
     for factor in FACTORS if found.law is not None and name not in NOTHING else ():
         larger = draw(law, f"{factor} times", LARGER, (SIZES[0] * factor, (SIZES[1] - 1) * factor + 1), seed)
         y = np.concatenate([graph.y.numpy() for graph in larger])
-        given = found.law.predict(larger)
+        given = found.law.predict(larger)  # type: ignore[union-attr]  # there are no factors without a law
         errors[str(factor)] = float(
             (given != y).mean() if name in CLASSES else np.abs(given - y).mean() / np.abs(y).mean()
         )
@@ -224,6 +249,7 @@ def outcome(name: str, noise: float, seed: int) -> dict[str, Any]:
         "law": name,
         "noise": noise,
         "seed": seed,
+        "finder": VERSION,
         "verdict": found.verdict,
         "formula": str(found.law),
         "alternatives": len(found.alternatives),
@@ -258,7 +284,7 @@ def trusted(run: dict[str, Any]) -> bool:
     return all(error <= run["tolerance"] for factor, error in run["errors"].items() if int(factor) <= run["factor"])
 
 
-def plan() -> Iterator[tuple[str, float, int]]:
+def plan() -> Iterator[Job]:
     """Every draw of the study, the first seeds of all laws first."""
     for seed in range(MANY):
         for name in ALL:
@@ -266,29 +292,66 @@ def plan() -> Iterator[tuple[str, float, int]]:
             yield from ((name, noise, seed) for noise in noises if seed < (MANY if name in OFTEN else FEW))
 
 
+def stored(path: Path) -> dict[Job, dict[str, Any]]:
+    """The outcomes of this version of the finder in a file, by what was drawn."""
+    return {job_of(run): run for run in read_runs(path) if run.get("finder", 1) == VERSION}
+
+
+def job_of(run: dict[str, Any]) -> Job:
+    """What an outcome is the outcome of."""
+    return run["law"], run["noise"], run["seed"]
+
+
+def one_thread() -> None:
+    """A process for each core, and one thread in each; the stop comes from the parent alone."""
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def outcomes(jobs: Sequence[Job], processes: int, seconds: float) -> Iterator[dict[str, Any]]:
+    """The outcomes as they come; after ``seconds`` whatever still runs is ended."""
+    until = time.monotonic() + seconds
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"  # read by the new processes when they import NumPy
+    with multiprocessing.get_context("spawn").Pool(processes, one_thread) as pool:
+        coming = pool.imap_unordered(outcome_of, jobs)
+        for _ in jobs:
+            try:
+                yield coming.next(max(0.0, until - time.monotonic()) if math.isfinite(seconds) else None)
+            except multiprocessing.TimeoutError:
+                return
+
+
+def outcome_of(job: Job) -> dict[str, Any]:
+    """:func:`outcome` of one argument."""
+    return outcome(*job)
+
+
+def in_order(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Outcomes by law, noise and seed."""
+    return sorted(runs, key=lambda run: (list(ALL).index(run["law"]), run["noise"], run["seed"]))
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/learned/found.json"))
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--laws", nargs="*", choices=list(GROUPS), default=list(GROUPS), help="groups of laws")
-    parser.add_argument("--most", type=float, default=math.inf, help="seconds, after which no draw is begun any more")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where all outcomes go, old and new")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes, of one thread each")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="when to stop")
+    parser.add_argument("--groups", nargs="*", choices=list(GROUPS), default=list(GROUPS), help="groups of laws")
     given = parser.parse_args()
-    runs = read_runs(given.out)
-    there = {(run["law"], run["noise"], run["seed"]) for run in runs}
-    wanted = {name for group in given.laws for name in GROUPS[group]}
-    jobs = [job for job in plan() if job not in there and job[0] in wanted]
-    began = time.monotonic()
-    with ProcessPoolExecutor(given.workers) as pool:
-        for first in range(0, len(jobs), 20 * given.workers):
-            if time.monotonic() - began > given.most:
-                break
-            waiting = [pool.submit(outcome, *job) for job in jobs[first : first + 20 * given.workers]]
-            runs += [future.result() for future in as_completed(waiting)]
-            write_runs(
-                given.out, sorted(runs, key=lambda run: (list(ALL).index(run["law"]), run["noise"], run["seed"]))
-            )
-            print(f"{len(runs)} of {len(jobs) + len(there)}", flush=True)
+    runs = stored(RESULTS) | stored(given.out)
+    wanted = {name for group in given.groups for name in GROUPS[group]}
+    jobs = [job for job in plan() if job not in runs and job[0] in wanted]
+    total, written = len(runs) + len(jobs), time.monotonic()
+    for run in outcomes(jobs, given.jobs, given.seconds):
+        runs[job_of(run)] = run
+        if time.monotonic() - written > WRITTEN:
+            write_runs(given.out, in_order(runs.values()))
+            written = time.monotonic()
+            print(f"{len(runs)} of {total}", flush=True)
+    write_runs(given.out, in_order(runs.values()))
+    print(f"{len(runs)} of {total}", flush=True)
 
 
 if __name__ == "__main__":

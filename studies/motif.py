@@ -78,7 +78,7 @@ class MotifNet(torch.nn.Module):
 
 def graphs(path: Path, part: str, shifted: float) -> list[Data]:
     """One part of the data; ``shifted`` marks its graphs."""
-    with np.load(path) as arrays:
+    with np.load(path, allow_pickle=False) as arrays:
         nodes, edges, pairs, y = (arrays[f"{part}_{name}"].astype(np.int64) for name in ("nodes", "edges", "edge", "y"))
     found, at = [], 0
     for n, e, label in zip(nodes, edges, y, strict=True):

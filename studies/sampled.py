@@ -1,6 +1,6 @@
 """Pooling sampled neighbours: the bias against the fan-out, with the true degrees and without.
 
-    python -m studies.sampled            # draws anew, and writes the table of docs/guide-pyg.md
+    python -m studies.sampled            # draws anew, and writes the table of docs/guide-large.md
     python -m studies.sampled --check    # fails if the table is out of step with the raw outcomes
 
 The degrees of the nodes are log-uniform from 1 to 10,000 and features uniform in (0.5, 1.5). Neighbours are drawn
@@ -25,7 +25,7 @@ from studies.files import read_runs, write_runs
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "learned" / "sampled.json"
-PAGE = ROOT / "docs" / "guide-pyg.md"
+PAGE = ROOT / "docs" / "guide-large.md"
 START, END = "<!-- sampled:start -->", "<!-- sampled:end -->"
 LAWS = {  # p and growth
     "sum": (1.0, 1.0),

@@ -9,9 +9,12 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.interpreter import patch_the_language_once_a_launch
+
 DEVICE = os.environ.get("GNPOOL_TEST_DEVICE", "cpu")
 if DEVICE == "cpu":
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported: its kernels then run without a GPU
+    patch_the_language_once_a_launch()
 else:
     os.environ["GNPOOL_CHECK"] = "1"  # look at indices there too
     torch.set_default_device(DEVICE)

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import ROOT, shown, timing
 from benchmarks import __main__ as command
+from benchmarks import shown, timing
 from benchmarks.cases import CASES, Promise, composed
+from benchmarks.large import SampledStep, batches, random_graph, sum_bias
+from benchmarks.rivals import Net, against_rivals, batch_of_graphs
 from benchmarks.training import AtOnce, GatherNet, OneByOne
 from gnpool import norm_pool
 from gnpool.models import GraphNet
-from gnpool.report.blocks import fill
+from gnpool.report.markdown.blocks import fill
 
 
 def test_the_composed_operator_is_the_operator():
@@ -28,6 +30,61 @@ def test_promises_name_contenders_that_exist():
     for name, contenders in small.items():
         for promise in CASES[name].promises:
             assert {promise.numerator, promise.denominator} <= contenders.keys()
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+def test_rivals_compute_what_they_are_called():
+    """Sum, mean and max of every rival, without a compiler; the names of the promises are theirs."""
+    x, index = torch.rand(20, 3), torch.tensor([0] * 7 + [1] * 5 + [2] * 8)
+    ptr = torch.tensor([0, 7, 12, 20])
+    contenders = against_rivals(x, index, ptr, lambda function: function)
+    expected = {
+        law: norm_pool(x, ptr=ptr, p=p, growth=growth, eps=0.0)
+        for law, p, growth in (("sum", 1, 1), ("mean", 1, 0), ("max", torch.inf, 0))
+    }
+    checked = []
+    for name, step in contenders.items():
+        law = name.removesuffix(", compiled").split()[-1].removeprefix("a")
+        if name.startswith(("gnpool", "PyG power")) or law not in expected:
+            continue
+        torch.testing.assert_close(step.pool(x, *step.parameters), expected[law])
+        checked.append(name)
+    assert len(checked) == 9 + ("torch_scatter max" in contenders)
+    for case in ("rivals", "cuda rivals"):
+        names = {n for promise in CASES[case].promises for n in (promise.numerator, promise.denominator)}
+        assert names <= contenders.keys()
+
+
+def test_a_model_is_one_graph_for_the_compiler():
+    data = batch_of_graphs(3, 5, 2, 4)
+    net = Net(4)
+    torch.compiler.reset()
+    one_graph = torch.compile(net, fullgraph=True, dynamic=False, backend="aot_eager")
+    found = [torch.autograd.grad(f(*data).square().sum(), list(net.parameters())) for f in (net, one_graph)]
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(theirs, mine)
+
+
+def test_sampled_batches_are_parts_of_the_graph():
+    graph = random_graph(2_000, "cpu")
+    x = torch.rand(graph.nodes, 3)
+    for batch in batches(graph, 20, 2):
+        nodes = batch.nodes
+        assert nodes.unique().numel() == nodes.numel()
+        for hop in batch.hops:
+            targets = torch.arange(hop.sizes.numel()).repeat_interleave(hop.ptr.diff())
+            for target, source in zip(nodes[targets].tolist(), nodes[hop.source].tolist(), strict=True):
+                assert source in graph.source[graph.ptr[target] : graph.ptr[target + 1]]
+            assert torch.equal(hop.sizes, graph.ptr.diff()[nodes[: hop.sizes.numel()]])
+    step = SampledStep(batches(graph, 20, 2), x)
+    before = [p.detach().clone() for p in step.net.parameters()]
+    step()
+    assert all((p != old).any() for p, old in zip(step.net.parameters(), before, strict=True))
+    assert [lists[1].numel() for lists in step.all_lists()] == [hop.source.numel() for hop in step.batches[0].hops]
+    assert len(step.lists()) == 1
+    told, blind = sum_bias(graph, x[:, :1], 20)
+    assert abs(told) < 0.05
+    assert blind < -0.3
 
 
 def test_the_gather_form_is_the_network_that_fit_many_trains():
@@ -119,10 +176,16 @@ def test_the_share_of_a_machine_is_a_share():
     assert 0.0 <= timing.busy_share(0.05) <= 1.0
 
 
-def test_the_readme_shows_the_last_figures() -> None:
-    text, medians = (ROOT / "README.md").read_text(encoding="utf-8"), shown.last_medians()
+@pytest.mark.parametrize("page", shown.PAGES, ids=lambda page: page.name)
+def test_the_pages_show_the_last_figures(page: Path) -> None:
+    text, medians = page.read_text(encoding="utf-8"), shown.last_medians()
     blocks = {name: shown.written(block, medians) for name, block in shown.BLOCKS.items()}
     assert fill(text, blocks, family="benchmarks") == text, "run: python -m benchmarks.shown"
+
+
+def test_every_shown_block_stands_on_one_page() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in shown.PAGES)
+    assert {name: text.count(f"<!-- benchmarks:{name} -->") for name in shown.BLOCKS} == dict.fromkeys(shown.BLOCKS, 1)
 
 
 def test_fields_of_a_shown_text() -> None:

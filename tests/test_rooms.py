@@ -13,23 +13,24 @@ SOURCE = ROOT / "src" / "gnpool"
 
 # Room -> the rooms it knows directly, from the top of the house down. A room also knows what those know.
 ABOVE_LAB = {
+    "display": set(),
     "store": set(),
     "engine": {"store"},
     "ops": set(),
     "nn": {"ops"},
     "training": {"nn", "engine"},
-    "insight": {"nn", "training"},
+    "insight": {"nn", "training", "display"},
     "models": {"nn", "insight"},
     "data": {"store"},
     "tasks": {"data"},
     "influence": {"models", "training", "data"},
-    "theory": {"ops", "tasks"},
+    "theory": {"ops", "tasks", "display"},
 }
 DIRECT: dict[str, set[str]] = {
     **ABOVE_LAB,
     "lab": set(ABOVE_LAB),
     "fit": set(ABOVE_LAB),
-    "report": {"store"},
+    "report": {"store", "display"},
     "cli": {*ABOVE_LAB, "lab", "fit", "report"},
 }
 ROOMS = list(DIRECT)
@@ -88,9 +89,9 @@ def test_a_room_knows_only_rooms_above_it() -> None:
 
 def test_closure() -> None:
     assert KNOWS["training"] == {"nn", "ops", "engine", "store"}
-    assert KNOWS["influence"] == {"models", "insight", "training", "data", "nn", "ops", "engine", "store"}
+    assert KNOWS["influence"] == {"models", "insight", "training", "data", "nn", "ops", "engine", "store", "display"}
     assert KNOWS["fit"] == set(ROOMS[: ROOMS.index("lab")])
-    assert KNOWS["report"] == {"store"}
+    assert KNOWS["report"] == {"store", "display"}
     assert KNOWS["cli"] == set(ROOMS) - {"cli"}
 
 

@@ -10,6 +10,7 @@ import torch
 
 from gnpool.tasks.graphs import Graph
 from studies import found, laws, learned, loop, motif, tables
+from studies.files import write_runs
 
 PATH = Graph.from_pairs(3, np.array([0, 1]), np.array([1, 2]))  # 0 - 1 - 2
 X = np.array([1.0, 2.0, 4.0])
@@ -87,6 +88,21 @@ def test_a_run_is_right_and_trusted_by_its_errors():
     assert not found.right({**run, "noise": 0.05, "errors": {"16": 0.0068}})
     assert found.trusted(run)
     assert not found.trusted({**run, "factor": 8.0})
+
+
+def test_outcomes_of_another_finder_are_run_again(tmp_path):
+    runs = [{"law": "set max", "noise": 0.0, "seed": seed, "finder": version}
+            for seed, version in ((0, found.VERSION), (1, found.VERSION - 1), (2, found.VERSION))]  # fmt: skip
+    path = tmp_path / "found.json"
+    write_runs(path, runs)
+    assert list(found.stored(path)) == [("set max", 0.0, 0), ("set max", 0.0, 2)]
+    assert found.stored(tmp_path / "none.json") == {}
+
+
+def test_the_first_seeds_of_all_laws_come_first():
+    seeds = [seed for _, _, seed in found.plan()]
+    assert seeds == sorted(seeds)
+    assert len(set(found.plan())) == len(seeds)
 
 
 def test_laws_of_the_finder_are_in_one_group_each():

@@ -25,8 +25,8 @@ from pathlib import Path
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
-LINKED = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "src/gnpool/ops/README.md", "docs/*.md")
-EXECUTED = ("README.md", "docs/*.md")
+LINKED = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "src/gnpool/ops/README.md", "docs/*.md", "docs/*/*.md")
+EXECUTED = ("README.md", "docs/*.md", "docs/*/*.md")
 
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})\s*(\w*)")
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")

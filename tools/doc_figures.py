@@ -9,8 +9,8 @@ import matplotlib as mpl
 import torch
 
 from gnpool import norm_pool
+from gnpool.display.poolings import across
 from gnpool.insight.figure import draw_names, points
-from gnpool.insight.names import across
 from gnpool.lab import Scope, find_table
 from gnpool.store import Store
 from tools.check_docs import ROOT

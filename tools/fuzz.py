@@ -1,8 +1,9 @@
 """Search for inputs that crash, hang or give silent wrong values: the operator, readers, saved models and the store.
 
-    python tools/fuzz.py                     # 20,000 examples; the seed is printed
-    python tools/fuzz.py --examples 300 --seed 7
-    python tools/fuzz.py --only readers
+    python -m tools.fuzz                     # 20,000 examples; the seed is printed
+    python -m tools.fuzz --examples 300 --seed 7
+    python -m tools.fuzz --only readers
+    python -m tools.fuzz --seed 1 --keep     # and write what was tried to results/reliability.json
 
 Operator: values and gradients of the fast backend against the reference in float64. Readers: text with characters
 changed, added or removed is read or refused with one line, and what is read is consistent. Models: a model.json or
@@ -52,7 +53,7 @@ from gnpool.fit.preprocess import Preprocessing, Rule
 from gnpool.fit.problem import Problem
 from gnpool.influence import load_monstor, save_monstor
 from gnpool.insight.crystal import CrystalAggregation
-from gnpool.models.monstor import MONSTOR
+from gnpool.models.networks.monstor import MONSTOR
 from gnpool.models.saved import SavedModelError, model_files
 from gnpool.ops.form import NORM
 from gnpool.ops.reference import pool_terms
@@ -60,6 +61,7 @@ from gnpool.report import page, read_study
 from gnpool.store import Store, StoreError
 from gnpool.store.packs import COMMENT, MARK
 from gnpool.training.checkpoint import check_like, read_checkpoint, write_checkpoint
+from tools.outcomes import keep
 
 PATIENCE = 60  # seconds for one example, after which it counts as hanging
 SHARES = {"operator": 0.15, "readers": 0.15, "models": 0.4, "files": 0.2, "store": 0.1}
@@ -537,16 +539,21 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=20_000)
     parser.add_argument("--seed", type=int, help="repeat a run")
     parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("--keep", action="store_true", help="write the counts to results/reliability.json")
     options = parser.parse_args()
     number = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     signal.signal(signal.SIGALRM, hanging)
     torch.set_num_threads(1)
     print(f"seed {number}", flush=True)
+    counts = {}
     for part in PARTS if options.only is None else [options.only]:
         begin = time.monotonic()
         count = math.ceil(options.examples * (SHARES[part] if options.only is None else 1.0))
         tried = run(part, count, number)
+        counts[part] = tried
         print(f"{part}: {tried} examples, {time.monotonic() - begin:.0f} s, nothing found", flush=True)
+    if options.keep:
+        keep("fuzz", {"seed": number, "tried": counts, "found": 0})  # a find has ended the program
     return 0
 
 

@@ -1,6 +1,6 @@
 """What the site needs beside mkdocs.yml, so that every page has one source.
 
-- Pages with a source elsewhere (README, CONTRIBUTING, CHANGELOG, derivation, notebook) join the site.
+- Pages with a source elsewhere (README, CONTRIBUTING, CHANGELOG, SECURITY, derivation, notebooks) join the site.
 - Links that leave ``docs/`` lead to a page with that file's source; a link to a folder becomes plain text.
 - The API has a page for each room, with the names of its ``__all__``.
 - Formulas become MathML when the site is built: nothing is loaded or run for them when it is read.
@@ -22,16 +22,17 @@ from latex2mathml import converter
 from mkdocs.structure.files import File, Files
 
 from tools.check_docs import LINK, ROOT, split
+from tools.notebook import NOTEBOOKS
 from tools.notebook import markdown as notebook_page
 
-NOTEBOOK = "docs/notebooks/start.ipynb"
-DOWNLOAD = '\n<a href="notebooks/start.ipynb" download>Download this notebook</a>\n'
+DOWNLOAD = '\n<a href="{name}" download>Download this notebook</a>\n'
 PAGES = {
     "overview.md": "README.md",
-    "notebook.md": NOTEBOOK,
     "operator.md": "src/gnpool/ops/README.md",
     "contributing.md": "CONTRIBUTING.md",
     "changes.md": "CHANGELOG.md",
+    "security.md": "SECURITY.md",
+    **{f"notebooks/{path.stem}.md": f"docs/notebooks/{path.name}" for path in sorted(NOTEBOOKS.glob("*.ipynb"))},
 }  # page of the site: its source
 ROOMS = (
     *("ops", "nn", "training", "insight", "fit", "models", "data"),
@@ -58,7 +59,10 @@ def on_files(files: Files, config: Any) -> Files:
     texts = {f"docs/{file.src_uri}": file.content_string for file in files.documentation_pages()}
     for page, source in PAGES.items():
         path = ROOT / source
-        texts[source] = notebook_page(path) + DOWNLOAD if source == NOTEBOOK else path.read_text(encoding="utf-8")
+        if path.suffix == ".ipynb":
+            texts[source] = notebook_page(path) + DOWNLOAD.format(name=path.name)
+        else:
+            texts[source] = path.read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=texts[source]))
     for room in ROOMS:
         files.append(File.generated(config, f"api/{room}.md", content=room_page(room)))

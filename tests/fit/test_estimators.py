@@ -106,7 +106,7 @@ def test_classification_with_words() -> None:
     graphs = sets(80, 3, 12)
     words = ["much" if float(graph.y) > 3 else "little" for graph in graphs]
     found = GNPClassifier(epochs=40, seeds=1, split="random").fit(graphs, words)
-    assert found.classes == ("little", "much")
+    assert found.classes_.tolist() == ["little", "much"]
     assert found.score(graphs, words) > 0.8
     chances = found.predict_proba(graphs[:4])
     assert chances.shape == (4, 2)
@@ -138,7 +138,7 @@ def test_wrong_use() -> None:
         GNPRegressor().fit(sets(12, 3, 5), [1, 2, 3])
     for name, value in (("epochs", 0), ("seeds", -1)):
         with pytest.raises(ValueError, match=f"'{name}' must be at least 1, got {value}"):
-            GNPRegressor(**{name: value})
+            GNPRegressor(**{name: value}).fit(sets(12, 3, 5))
     assert repr(GNPClassifier()) == "GNPClassifier(not fitted)"
 
 

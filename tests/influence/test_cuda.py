@@ -62,8 +62,8 @@ def test_training(graph, aggr, tmp_path, monkeypatch):
     longer = {**options, "epochs": 3, "device": "cuda"}
     whole = fit_monstor(parts, aggr, **longer)
     with pytest.raises(KeyboardInterrupt):
-        fit_monstor(parts, aggr, checkpoint=tmp_path / "state.pt", progress=stop, **longer)
-    again = fit_monstor(parts, aggr, checkpoint=tmp_path / "state.pt", **longer)
+        fit_monstor(parts, aggr, checkpoint=tmp_path, progress=stop, **longer)
+    again = fit_monstor(parts, aggr, checkpoint=tmp_path, **longer)
     assert again["a"].curve == pytest.approx(whole["a"].curve, rel=1e-3)
 
 

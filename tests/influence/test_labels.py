@@ -65,6 +65,29 @@ def test_a_folder_resumes_and_a_longer_list_begins_with_a_shorter_one(graph, tmp
     assert not list(tmp_path.glob("*/.*"))
 
 
+HARMS = {
+    "pairs without rows": lambda pairs, counts: (pairs + 1, counts),
+    "negative pairs": lambda pairs, counts: (pairs - pairs.max() - 1, counts),
+    "too many pairs": lambda pairs, counts: (np.full(25, 51), np.zeros((25 * 53, counts.shape[1]), np.int16)),
+    "other nodes": lambda pairs, counts: (pairs, counts[:, 1:]),
+    "other numbers": lambda pairs, counts: (pairs, counts.astype(np.int32)),
+    "more cascades than there are": lambda pairs, counts: (pairs, counts + np.int16(101)),
+    "gigabytes": lambda pairs, counts: (pairs, np.zeros((2**20, 100), np.int16)),
+    "objects": lambda pairs, counts: (pairs, np.array([None])),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_file_that_cannot_be_is_simulated_again(graph, tmp_path, harm):
+    whole = make_labels(graph, sets=25, runs=100, folder=tmp_path)
+    file = next(tmp_path.glob("*/uniform-00000.npz"))
+    with np.load(file) as content:
+        pairs, counts = HARMS[harm](content["pairs"], content["counts"])
+    np.savez_compressed(file, pairs=pairs, counts=counts)
+    assert module._load(file, graph.nodes, 100) is None
+    assert same(whole, make_labels(graph, sets=25, runs=100, folder=tmp_path))
+
+
 def test_stopping_keeps_what_is_finished(graph, tmp_path):
     seen = []
 

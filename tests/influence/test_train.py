@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -8,6 +9,7 @@ from gnpool.influence import CascadeGraph, Part, fit_monstor, load_monstor, make
 from gnpool.influence import train as module
 from gnpool.influence.train import rate, step_loss
 from gnpool.models import MONSTOR
+from gnpool.training.checkpoint import read_checkpoint, write_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +74,48 @@ def test_an_interrupted_training_goes_on_as_if_nothing_had_happened(part, tmp_pa
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit_monstor([part], "gnp", epochs=4, seed=3, checkpoint=tmp_path / "state.pt", progress=stop)
-    again = fit_monstor([part], "gnp", epochs=4, seed=3, checkpoint=tmp_path / "state.pt")["all"]
+        fit_monstor([part], "gnp", epochs=4, seed=3, checkpoint=tmp_path, progress=stop)
+    again = fit_monstor([part], "gnp", epochs=4, seed=3, checkpoint=tmp_path)["all"]
     assert (again.curve, again.epoch, again.stacked) == (whole.curve, whole.epoch, whole.stacked)
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, again.model.state_dict()[name]), name
+
+
+HARMS = {
+    "epoch beyond the end": lambda found: found["epoch"].fill_(9),
+    "no epoch": lambda found: found.pop("epoch"),
+    "another shape": lambda found: found.update({"model/" + name: torch.zeros(1) for name in _names(found)[:1]}),
+    "no state of the optimiser": lambda found: found.pop("optimizer/0/0/exp_avg"),
+    "a start that is none": lambda found: found["start"].fill_(-1),
+    "applied 10^9 times": lambda found: found["best/0"][1].fill_(1e9),
+    "best in an epoch to come": lambda found: found["best/0"][2].fill_(4),
+}
+
+
+def _names(found):
+    return [name.removeprefix("model/") for name in found if name.startswith("model/")]
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_checkpoint_that_cannot_be_is_set_aside(part, tmp_path, harm):
+    run = module._Run([part], "max", 0, 5, 20, None, None, torch.device("cpu"))
+    run.train_epoch(None)
+    run.validate(None)
+    good = {name: value.clone() for name, value in run.state().items()}
+    run.check(good)
+    path = tmp_path / "monstor.safetensors"
+    HARMS[harm](good)
+    write_checkpoint(path, good, "study")
+    with pytest.warns(UserWarning, match=r"is damaged .*; it is now monstor.safetensors.damaged"):
+        assert read_checkpoint(path, "study", run.check) is None
+
+
+def test_another_graph_is_another_checkpoint(part, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "SAVE_SECONDS", 0.0)
+    other = dataclasses.replace(part, validation=part.validation[:-1])
+    for one in (part, other):
+        fit_monstor([one], "max", epochs=2, checkpoint=tmp_path)
+    assert len(list(tmp_path.glob("monstor-*.safetensors"))) == 2
 
 
 def test_number_of_stacked_models_is_given_or_searched(part):

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gnpool import GNPAggregation, norm_pool
+from gnpool.display.poolings import JOINED
 from gnpool.insight import NAMES, CrystalAggregation, NamedPooling
-from gnpool.insight.names import JOINED
 
 INDEX = torch.tensor([0, 0, 0, 2, 2, 3])
 POSITIVE = torch.tensor([[1.0, 2.0], [2.0, 4.0], [4.0, 0.5], [3.0, 3.0], [5.0, 1.0], [7.0, 6.0]], dtype=torch.float64)

@@ -41,8 +41,8 @@ def network(seed=0):
 class Search:
     """``crystallize`` that counts: how often it looks whether to stop, and how often it computes a loss."""
 
-    def __init__(self, stop=math.inf):
-        self.stop, self.looks, self.losses = stop, 0, 0
+    def __init__(self, stop=math.inf, shift=0.0):
+        self.stop, self.shift, self.looks, self.losses = stop, shift, 0, 0
 
     def __call__(self, checkpoint=None, model=None, **options):
         settings = [Setting(lr=1e-2, lr_p=1e-2), Setting(lr=1e-3, lr_p=1e-2)]
@@ -59,7 +59,7 @@ class Search:
 
     def loss(self, prediction, batch):
         self.losses += 1
-        return (prediction.view_as(batch.y) - batch.y).square()
+        return (prediction.view_as(batch.y) - batch.y).square() - self.shift
 
     def look(self):
         self.looks += 1
@@ -88,6 +88,14 @@ def test_it_looks_before_every_trial_and_every_step(undisturbed):
     fits = len(crystal.tried) - 1 + sum(trial.stage == "refitted" and not trial.learned for trial in crystal.tried)
     assert fits == 4 + 3  # two combinations with and without biases, two of them for longer, and the learned GNP
     assert search.looks == fits * (1 + 2 * (3 + 1))  # two epochs of three steps; one more look when an epoch ends
+
+
+def test_a_loss_below_0_is_not_taken_for_a_perfect_one(undisturbed):
+    """Only a loss that cannot be beaten spares looks; one below 0 says nothing of the kind."""
+    _, expected = undisturbed
+    crystal = Search(shift=1000.0)()
+    assert all(trial.loss < 0 for trial in crystal.tried)
+    assert [trial.stage for trial in crystal.tried] == [trial.stage for trial in expected.tried]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.5, 0.51, 0.52, 0.7, 0.9, 1.0])

@@ -14,9 +14,9 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import MLP, SAGEConv
 
 from gnpool import GNPAggregation, GNPConv
+from gnpool.display.poolings import JOINED
 from gnpool.insight import NAMES, CrystalAggregation, export_model
 from gnpool.insight.crystallize import replaced
-from gnpool.insight.names import JOINED
 from gnpool.insight.networks import check_code
 from gnpool.insight.plain import functions, pooling_class, pooling_state
 from gnpool.models import GraphNet, NodeNet, SetNet

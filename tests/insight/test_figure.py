@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 from gnpool import GNPAggregation, Setting, fit_many, read
-from gnpool.insight.names import NAMES, across
+from gnpool.display.poolings import NAMES, across
 from gnpool.models import SetNet
 
 PNG = b"\x89PNG"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from gnpool.insight.names import NAMES
+from gnpool.display.poolings import NAMES
 from gnpool.insight.proposals import combinations, one_throughout
 from gnpool.insight.reading import BranchReading, Reading
 

@@ -11,7 +11,8 @@ from torch_geometric.data import Batch, Data
 
 from gnpool import GNPAggregation, GNPConv, read
 from gnpool.insight import NAMES
-from gnpool.insight.probe import recording
+from gnpool.insight import reading as module
+from gnpool.insight.probe import branches_of, recording
 from gnpool.models import GraphNet, SetNet
 
 
@@ -109,6 +110,45 @@ def test_rows_of_zero_are_read_as_the_layer_takes_them(zeros):
     assert found[1].item() == pytest.approx(7.0 if zeros == "keep" else 21.0, rel=1e-5)
     reading = read(layer, (rows, index), forward=lambda model, batch: model(*batch))
     assert (reading.branches[0].name, reading.branches[0].distance < 1e-6) == ("sum", True)
+
+
+@pytest.mark.parametrize(("further", "first"), [(0.0019, "sum"), (0.0021, "max")])
+def test_of_names_as_near_as_the_nearest_the_simplest_comes_first(monkeypatch, further, first):
+    """The maximum is nearest, and the sum is simpler."""
+    distances = {"max": 0.1, "sum": 0.1 + further}
+    monkeypatch.setattr(module, "_distance", lambda layer, part, named, calls: distances.get(named.name, 0.5))
+    layer = GNPAggregation(1, mix=False)
+    (part,) = branches_of(layer)
+    ranking = module._ranking(layer, part, [])
+    assert [(named.name, far) for named, far in ranking[:2]] == [
+        (name, distances[name]) for name in (first, "max" if first == "sum" else "sum")
+    ]
+
+
+def test_a_channel_of_zeros_has_no_say():
+    layer = GNPAggregation(2, mix=False, start="sum", zeros="remove")
+    layer.p, layer.growth = 2.0, 0.7
+    rows = torch.rand(12, 1, generator=torch.Generator().manual_seed(0)) + 0.1
+    index = torch.tensor([0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 3, 3])
+
+    def distances(rows):
+        found = read(layer, (rows, index), forward=lambda model, batch: model(*batch)).branches[0]
+        return dict(found.ranking)
+
+    alone, beside = distances(rows.repeat(1, 2)), distances(torch.cat([rows, torch.zeros(12, 1)], dim=1))
+    assert alone.keys() == beside.keys()
+    for name, far in alone.items():
+        assert beside[name] == pytest.approx(far, abs=1e-9)
+    assert max(alone.values()) > 0.1
+
+
+def test_rounding_brings_no_distance_below_0():
+    layer = GNPAggregation(1, mix=False, start="sum")
+    for seed in range(30):
+        rows = torch.rand(9, 1, generator=torch.Generator().manual_seed(seed))
+        found = read(layer, (rows, torch.arange(9) // 3), forward=lambda model, batch: model(*batch)).branches[0]
+        assert found.name == "sum"
+        assert 0.0 <= found.distance < 1e-6, seed
 
 
 def test_a_point_between_the_names_is_called_that():

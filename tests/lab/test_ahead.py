@@ -33,6 +33,7 @@ from gnpool.tasks import GraphTask
 from gnpool.tasks.task import _TASKS
 from gnpool.training import Batches
 from gnpool.training.padded import padding_of
+from tests.faults.helpers import descendants
 from tests.lab.shared import ENVIRONMENT, SMALL
 from tests.lab.test_data import same
 from tests.lab.test_runner import PATIENCE, wait_for
@@ -349,8 +350,7 @@ def test_nothing_is_left_behind(tmp_path: Path, how: signal.Signals) -> None:
     environment = {**ENVIRONMENT, "TMPDIR": str(folder)}
     with subprocess.Popen(command, env=environment, start_new_session=True, **options) as process:
         wait_for(ready.exists, process)
-        tasks = Path(f"/proc/{process.pid}/task")
-        children = [int(p) for task in tasks.iterdir() for p in (task / "children").read_text().split()]
+        children = list(descendants(process.pid))
         assert len(children) >= 2
         (os.killpg if how == signal.SIGINT else os.kill)(process.pid, how)  # Ctrl-C reaches all
         _, errors = process.communicate(timeout=PATIENCE)

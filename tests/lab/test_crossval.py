@@ -188,6 +188,33 @@ def test_an_interrupted_stack_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     assert path.exists()
 
 
+HARMS = {
+    "a run that is not there": lambda found: found["active"].fill_(99),
+    "a run twice": lambda found: found["active"].fill_(0),
+    "no runs": lambda found: found.update(active=torch.tensor(0)),
+    "another shape": lambda found: found.update(flat=torch.zeros(2, 3)),
+    "no scores": lambda found: found.pop("scores"),
+    "other numbers": lambda found: found.update(epoch=torch.tensor(1.0)),
+    "an epoch beyond the end": lambda found: found["epoch"].fill_(99),
+    "half an epoch": lambda found: found["scores"][0, 0].fill_(0.5),
+    "epochs that are no number": lambda found: found["scores"][0, 1].fill_(math.nan),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_checkpoint_that_cannot_be_is_set_aside(tmp_path: Path, harm: str) -> None:
+    bank, plan = GraphBank(dataset(), CPU), method(epochs=5)
+    stack = FoldStack(bank, plan, RUNS)
+    state = {name: value.clone() for name, value in crossval._state(stack).items()}
+    crossval._check(stack, state)
+    HARMS[harm](state)
+    path = tmp_path / "stack.safetensors"
+    crossval.write_checkpoint(path, state, "study")
+    with pytest.warns(UserWarning, match=r"is damaged .*; it is now stack.safetensors.damaged"):
+        crossval._restore(stack, path, "study")
+    assert stack.epoch == 0
+
+
 @pytest.mark.parametrize("epoch", [0, 3])
 def test_a_stack_that_is_stopped_keeps_whole_epochs(tmp_path: Path, epoch: int) -> None:
     bank, plan = GraphBank(dataset(), CPU), method(pooling="gnp", epochs=5)

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from gnpool.display.models import CRYSTAL
 from gnpool.engine import StoppedError
 from gnpool.lab import PRESETS, TABLES, Cell, Table, reproduce, table_results
 from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.recipes.crystallised import crystallised
 from gnpool.lab.recipes.jobs import RecipeJob
-from gnpool.lab.recipes.models import CRYSTAL, GRAPH_TASKS, SET_TASKS, graph_gnp, node, set_model
+from gnpool.lab.recipes.models import GRAPH_TASKS, SET_TASKS, graph_gnp, node, set_model
 from gnpool.lab.recipes.stored import find_cell, read_stored, stored_model, stored_models
 from gnpool.lab.running.job import Bench
 from gnpool.lab.synthetic.tables import OTHER_STRUCTURES, STRUCTURE_OF

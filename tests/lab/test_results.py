@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gnpool.lab import PRESETS, TABLES, verdict
-from gnpool.lab.recipes.results import is_gnp, summary, table_results
+from gnpool.lab.recipes.results import has_gnp, summary, table_results
 from gnpool.lab.recipes.training import CRITERIA
 from gnpool.store import Store
 
@@ -64,7 +64,7 @@ def test_verdict(
 
 def test_gnp_in_any_form_is_no_baseline() -> None:
     rows = {
-        row: {is_gnp(cell.recipe) for cell in TABLES[table].cells if cell.row == row or cell.column == row}
+        row: {has_gnp(cell.recipe) for cell in TABLES[table].cells if cell.row == row or cell.column == row}
         for table, row in [
             ("exp_graph_harmonic", "GNP"),
             ("exp_graph_harmonic", "SortPool"),

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import erdos_renyi_graph, to_undirected
 
-from gnpool.models.replicas import Neighbors, stack_of_one
+from gnpool.models.stacked.replicas import Neighbors, stack_of_one
 
 CHANNELS = 5
 

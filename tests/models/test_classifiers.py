@@ -10,8 +10,17 @@ from torch_geometric.nn import ASAPooling as PygASAPooling
 from torch_geometric.nn import GCNConv, LEConv, SAGPooling, global_max_pool, global_mean_pool
 
 from gnpool.models import ASAPClassifier, SAGClassifier
-from gnpool.models.asap_classifier import ASAPooling, LocalExtrema
-from gnpool.models.replicas import Dice, Graphs, GraphStack, Neighbors, dropout, largest, propagate, stack_of_one
+from gnpool.models.stacked.asap import ASAPooling, LocalExtrema
+from gnpool.models.stacked.replicas import (
+    Dice,
+    Graphs,
+    GraphStack,
+    Neighbors,
+    dropout,
+    largest,
+    propagate,
+    stack_of_one,
+)
 from gnpool.nn import GNPAggregation
 from tests.models.stacks import CHANNELS, neighbors, random_batch
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from gnpool import Batches, Setting, fit_many
 from gnpool.models import DeepNet, RecurrentNet, load_saved, save_model
-from gnpool.models.norm import BatchNorm
+from gnpool.models.networks.norm import BatchNorm
 from gnpool.tasks import CrossEntropy
 from gnpool.tasks.arena import get_benchmark, pointer_accuracy, pointer_graph_accuracy, pointer_nll
 from gnpool.training.program import by_name

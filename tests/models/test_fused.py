@@ -8,9 +8,9 @@ from torch_geometric import EdgeIndex
 from torch_geometric.nn.aggr import SumAggregation
 
 from gnpool.models import make_pooling
-from gnpool.models.fused import has_fused_form
-from gnpool.models.segments import Segments
-from gnpool.models.slot import pool, pool_neighbors
+from gnpool.models.poolings.fused import has_fused_form
+from gnpool.models.poolings.segments import Segments
+from gnpool.models.poolings.slot import pool, pool_neighbors
 from tests.models.cases import FIXED, graphs
 
 

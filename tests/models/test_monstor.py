@@ -3,7 +3,7 @@ import torch
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 
 from gnpool.models import MONSTOR
-from gnpool.models.monstor import advance, start
+from gnpool.models.networks.monstor import advance, start
 
 PYG = {"max": MaxAggregation, "sum": SumAggregation, "mean": MeanAggregation, "min": MinAggregation}
 N, B = 30, 5

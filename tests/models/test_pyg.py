@@ -16,8 +16,8 @@ from torch_geometric.nn.aggr import SortAggregation
 from torch_geometric.nn.aggr.utils import InducedSetAttentionBlock, MultiheadAttentionBlock
 
 from gnpool.models import AttentionBlock, SAGPoolNet, Set2Set, SetTransformer, SortPooling
-from gnpool.models.sagpool import _largest, _places
-from gnpool.models.set_transformer import _InducedAttention
+from gnpool.models.networks.sagpool import _largest, _places
+from gnpool.models.networks.set_transformer import _InducedAttention
 from tests.models.cases import alive, gradients, graphs, sets
 
 PTR = torch.tensor([0, 4, 5, 10, 10, 13])

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gnpool.models.replica_gnp import gnp, set_range
-from gnpool.models.replicas import Graphs, Neighbors, Pattern
+from gnpool.models.stacked.gnp import gnp, set_range
+from gnpool.models.stacked.replicas import Graphs, Neighbors, Pattern
 from gnpool.nn import GNPAggregation
 from tests.models.stacks import neighbors
 

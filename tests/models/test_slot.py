@@ -21,11 +21,11 @@ from gnpool.models import (
     SetTransformer,
     SortPooling,
     StudyGNPAggregation,
-    graph_net,
     make_pooling,
     pooled_channels,
-    slot,
 )
+from gnpool.models.networks import graph_net
+from gnpool.models.poolings import slot
 from gnpool.nn import GNPAggregation, param_groups
 from tests.models.cases import GNPS, POOLINGS, alive, graphs, nodes, sets
 from tests.nn.expected import in_both_coordinates, names_of

@@ -88,7 +88,7 @@ def test_what_is_in_order_is_not_gathered(backend):
     assert (perm is None) == (backend == "numba")
     assert torch.ops.gnpool.build_csr.default(torch.tensor([0, 0, 2, 5]), 6, "index")[1].tolist() == [0, 1, 2, 3]
     ptr, source = compressed(edges(grouped=True))
-    layout = functional._compressed_edges((ptr, source), N, True, "name")
+    layout = functional._compressed_edges((ptr, source), N, True, True, "name")
     assert layout.col is source
     assert layout.eid is None
     assert layout.t_row.tolist() == edges(grouped=True)[1][layout.t_eid].tolist()
@@ -98,6 +98,86 @@ def test_the_order_is_stable():
     ptr, perm = kernels(torch.get_default_device().type).build_csr(torch.tensor([3, 1, 3, 0, 1]), 5)
     assert ptr.tolist() == [0, 1, 3, 3, 5, 5]
     assert perm.tolist() == [3, 1, 4, 0, 2]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_the_transposed_lists(backend, ordered):
+    """Destination and number of each edge by source, in a stable order, whether edges or pointers are given."""
+    source, destination = edges(grouped=True)
+    source = source.sort().values if ordered else source
+    ptr = compressed((source, destination))[0]
+    call = kernels(torch.get_default_device().type).transpose
+    order = source.argsort(stable=True)
+    for weighted in (False, True):
+        for given in (destination, None):
+            t_ptr, t_row, t_eid = call(source, given, ptr, N + 1, weighted)
+            assert t_ptr.diff().tolist() == torch.bincount(source, minlength=N + 1).tolist()
+            assert t_row.tolist() == destination[order].tolist()
+            assert weighted or t_eid is None or backend == "reference"
+            assert not weighted or t_eid.tolist() == order.tolist()
+    with pytest.raises(IndexError, match="got 8 at position"):
+        call(torch.tensor([0, 8]), torch.tensor([0, 1]), ptr, 8, False)
+
+
+@pytest.mark.parametrize("size", [200, 300, 40_000])
+def test_short_keys_hold_the_numbers(size):
+    """The GPU's keys are as short as the number of segments allows."""
+    index = torch.randint(0, size, (500,))
+    index[:2] = torch.tensor([size - 1, 0])
+    ptr, perm = kernels(torch.get_default_device().type).build_csr(index, size)
+    assert torch.equal(perm, index.argsort(stable=True))
+    assert torch.equal(ptr.diff(), torch.bincount(index, minlength=size))
+
+
+@pytest.mark.parametrize("order", ["col", "row"])
+def test_a_sort_order_is_believed_where_nothing_is_looked_at(order, monkeypatch):
+    """As on a GPU: the edges of an EdgeIndex that is in order are not sorted by that end again."""
+    x, weight = inputs()
+    index = EdgeIndex(edges(grouped=False)).sort_by(order).values
+    expected = derivatives(index.as_tensor().clone(), x, weight)
+    monkeypatch.setattr(functional, "checking", lambda _: False)
+    sorts = []
+    build = library.build_csr
+    monkeypatch.setattr(library, "build_csr", lambda *args: sorts.append(args[2]) or build(*args))
+    for mine, theirs in zip(derivatives(index, x, weight), expected, strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert sorts == ([] if order == "col" else ["norm_pool_neighbors: 'edge_index[1]'"])
+
+
+@pytest.mark.parametrize("order", ["col", "row"])
+def test_an_edge_index_is_given_the_lists_that_pyg_makes(order):
+    plain = edges(grouped=False).clamp(max=M - 1)
+    mine, theirs = (EdgeIndex(plain, sparse_size=(M, M)).sort_by(order, stable=True).values for _ in range(2))
+    x = torch.rand(M, 2, requires_grad=True)
+    norm_pool_neighbors(x, mine, p=2.0)
+    theirs.get_csr(), theirs.get_csc()
+    assert torch.equal(mine._T_indptr, theirs._T_indptr)
+    for own, other in zip(mine._T_index, theirs._T_index, strict=True):
+        assert torch.equal(own.sort().values, other.sort().values)
+    by = 0 if order == "col" else 1
+    assert torch.equal(mine._T_index[by], theirs._T_index[by])
+    for end, taken in zip(mine.as_tensor(), mine._T_index, strict=True):
+        assert torch.equal(end[mine._T_perm], taken)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_exponents_alone_need_no_lists_by_source(weighted, monkeypatch):
+    """Features that are given have no gradient: then p and q learn without the transposed lists, to the same values."""
+    x, weight = (t.float() for t in inputs())
+    plain = edges(grouped=False)
+    found = []
+    for needed in (True, False):
+        p = torch.tensor([1.5, -2.0, 0.7], dtype=torch.float64, requires_grad=True)
+        q = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
+        if not needed:
+            monkeypatch.setattr(library, "transpose", None)  # would fail
+        w = weight if weighted else None
+        y = norm_pool_neighbors(x.clone().requires_grad_(needed), plain, p=p, q=q, edge_weight=w, dim_size=M)
+        first = torch.autograd.grad(y.square().sum(), (p, q), create_graph=True)
+        second = torch.autograd.grad(first[0].sum() + first[1], (p, q))
+        found.append([*first, *second])
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(theirs, mine, rtol=2e-6, atol=2e-6)
 
 
 def test_changing_shapes_compile_nothing(backend):
@@ -134,6 +214,7 @@ def test_changing_shapes_compile_nothing(backend):
         ((torch.tensor([0, 3]), torch.tensor([0, 1])), {}, ValueError, "must start at 0, never decrease and end at 2"),
         ((torch.tensor([0, 2]), torch.tensor([0, 9])), {}, IndexError, "'edge_index[1]' must lie in [0, 9), got 9"),
         ((torch.tensor([0, 2]), torch.tensor([0, 1])), {"dim_size": 2}, ValueError, "has 1 nodes but 'dim_size' is 2"),
+        ((torch.tensor([0, 2]), torch.tensor([0, 1])), {"dim_size": 0}, ValueError, "has 1 nodes but 'dim_size' is 0"),
         ((torch.tensor([], dtype=torch.int64), torch.tensor([0])), {}, ValueError, "must have at least one value"),
     ],
     ids=str,

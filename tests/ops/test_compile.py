@@ -103,6 +103,10 @@ def test_opcheck():
     ops = torch.ops.gnpool
     calls = {
         ops.build_csr.default: [(INDEX, 5, "index")],
+        ops.transpose.default: [
+            (EDGES[0], EDGES[1], ptr, 6, True, "edges"),
+            (EDGES[0], None, torch.tensor([0, 2, 4, 4, 4, 4, EDGES.size(1)]), 6, False, "edges"),
+        ],
         ops.checked_ptr.default: [(PTR, 6, "ptr")],
         ops.checked_index.default: [(INDEX, 4, "index")],
         ops.pool.default: [forward],

@@ -17,7 +17,7 @@ TYPES = {"p": "*fp64", "q": "*fp64", "eps": "fp32"}
 TYPES |= dict.fromkeys(("S", "E", "D", "chunks", "blocks", "rows", "width", "stats", "CHUNK", "STEPS"), "i32")
 TYPES |= dict.fromkeys(("ptr", "col", "eid", "row", "starts"), "*i64") | {"flags": "*i32"}
 TYPES |= dict.fromkeys(("sums", "totals"), "*fp64")
-SIZES = {"BR": 4, "BD": 64, "BLOCK": 128, "ROWS": 64, "DIGITS": 40}
+SIZES = {"BR": 2, "BD": 16, "BLOCK": 32, "ROWS": 16, "DIGITS": 40}
 CASES = list(itertools.product((False, True), ("*fp32", "*bf16"), (NORM,)))
 CASES += [(False, "*fp32", REMOVE), (True, "*bf16", KEEP)]
 for flag, x, form in CASES:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from gnpool.display.poolings import across
 from gnpool.report import page, read_study
-from gnpool.report.plane import even
 from tests.report.browser import PROGRAM, Browser
 from tests.report.shared import make_study
 
@@ -47,7 +47,7 @@ def place(browser: Browser, p: float, growth: float) -> tuple[float, float]:
     found: list[float] = browser.run(
         "(() => { const box = JSON.parse(document.getElementById('plane-data').textContent).box;"
         "const frame = document.getElementById('plane-svg').getBoundingClientRect(), scale = frame.width / box.width;"
-        f"const x = box.left + {(2 + even(p)) / 4} * (box.width - box.left - box.right);"
+        f"const x = box.left + {(2 + across(p)) / 4} * (box.width - box.left - box.right);"
         f"const height = box.height - box.top - box.bottom, share = ({growth} - box.low) / (box.high - box.low);"
         "const y = box.height - box.bottom - share * height;"
         "return [frame.left + x * scale, frame.top + y * scale]; })()"

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+import colorsys
 import math
 import re
 
 import numpy as np
 import pytest
 
-from gnpool.insight.names import NAMES as NAMED
-from gnpool.insight.names import across as insight_scale
-from gnpool.report.charts import Series, apart, even_ticks, log_ticks, panel, short, value_range
-from gnpool.report.learning import learning_figures
-from gnpool.report.plane import NAMES, across, down, ends_table, even, nearest, plane_data, plane_svg, walks
-from gnpool.report.sizes import size_figures, size_lines
+from gnpool.display.palette import COLORS
+from gnpool.display.poolings import NAMES
+from gnpool.report.page.charts import Series, apart, even_ticks, log_ticks, panel, short, value_range
+from gnpool.report.page.learning import learning_figures
+from gnpool.report.page.page import asset
+from gnpool.report.page.plane import SIDES, ends_table, nearest, plane_data, plane_svg, walks, x_of, y_of
+from gnpool.report.page.sizes import size_figures, size_lines
 from gnpool.report.study import Training
 from tests.report.shared import tables
 
@@ -131,18 +133,31 @@ def test_learning_curves() -> None:
     assert "epoch 1: 20|epoch 2: 2|epoch 4: 4" in figure
 
 
-def test_names_are_those_of_insight() -> None:
-    assert [(name, p, growth) for name, p, growth, _, _ in NAMES] == [(one.name, one.p, one.growth) for one in NAMED]
-    assert [even(p) for _, p, *_ in NAMES] == [insight_scale(one.p) for one in NAMED]
+def test_every_name_has_a_place_for_its_label() -> None:
+    assert list(SIDES) == [named.name for named in NAMES]
+
+
+def hue(color: str) -> float:
+    """Where a colour stands on the wheel, from 0 to 1."""
+    red, green, blue = (int(color[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    return colorsys.rgb_to_hsv(red, green, blue)[0]
+
+
+def test_the_page_has_the_colours_of_pictures() -> None:
+    """Lighter or darker as the theme wants it: light, dark by the system, dark by choice, and paper."""
+    for number, color in enumerate(COLORS):
+        found = re.findall(rf"--c{number}: (#[0-9a-f]{{6}});", asset("page.css"))
+        assert len(found) == 4
+        assert [hue(one) for one in found] == pytest.approx([hue(color)] * 4, abs=0.02)
 
 
 def test_the_plane_runs_from_minus_to_plus_infinity() -> None:
-    places = [across(p) for p in (-math.inf, -50.0, -2.0, -1.0, -0.3, 0.0, 0.5, 1.0, 1.5, 3.0, math.inf)]
+    places = [x_of(p) for p in (-math.inf, -50.0, -2.0, -1.0, -0.3, 0.0, 0.5, 1.0, 1.5, 3.0, math.inf)]
     assert places == sorted(places)
     assert len(set(places)) == len(places)
-    assert across(2.0) - across(1.0) == pytest.approx(across(math.inf) - across(2.0))  # even steps of 1/p
-    assert across(1.0) - across(0.0) == pytest.approx(across(0.0) - across(-1.0))  # and of p
-    assert down(1.0) < down(0.0) < down(-1.0)
+    assert x_of(2.0) - x_of(1.0) == pytest.approx(x_of(math.inf) - x_of(2.0))  # even steps of 1/p
+    assert x_of(1.0) - x_of(0.0) == pytest.approx(x_of(0.0) - x_of(-1.0))  # and of p
+    assert y_of(1.0) < y_of(0.0) < y_of(-1.0)
 
 
 def test_labels_stand_apart() -> None:
@@ -158,8 +173,8 @@ def test_labels_stand_apart() -> None:
     for k, (left, right, top, floor) in enumerate(boxes):
         for other in boxes[:k]:
             assert right <= other[0] or other[1] <= left or floor <= other[2] or other[3] <= top
-        for _, p, growth, *_ in NAMES:
-            inside = left < across(p) < right and top < down(growth) < floor
+        for named in NAMES:
+            inside = left < x_of(named.p) < right and top < y_of(named.growth) < floor
             assert not inside
 
 

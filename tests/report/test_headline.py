@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnpool.report.headline import contests, headline
+from gnpool.report.page.headline import contests, headline
 from tests.report.shared import cell, tables
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gnpool.report import Study, page, read_study
-from gnpool.report.page import asset
+from gnpool.report.page.page import asset
 from tests.report.shared import EVIL, make_study, tables
 
 VOID = {"meta", "input", "br", "wbr"}

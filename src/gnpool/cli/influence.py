@@ -222,7 +222,7 @@ def train(
             seed=seed,
             epochs=epochs,
             device=here,
-            checkpoint=None if cache is None else cache / f"training-{aggr}-{sets}-{simulations}-{epochs}-{seed}.pt",
+            checkpoint=cache,
             progress=lambda epoch, total, error: tell(epoch, total),
         )["all"]
     about = {"graphs": [str(path) for path in graphs], "sets": sets, "simulations": simulations, "epochs": epochs}

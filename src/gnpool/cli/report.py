@@ -45,7 +45,8 @@ def report(
     fill: Annotated[
         list[Path] | None,
         typer.Option(
-            exists=True, dir_okay=False, help="Write the record anew into the marked blocks of this Markdown file."
+            exists=True,
+            help="Write the record anew into the marked blocks of this Markdown file, or of all those in a folder.",
         ),
     ] = None,
     check: Annotated[
@@ -59,8 +60,8 @@ def report(
     are not finished, is shown as far as it is. Of a folder that holds one such folder, that one is meant.
 
     With --fill, files are kept in step with the scores: each block between the lines '<!-- gnpool:NAME -->' and
-    '<!-- gnpool:end -->' is written anew. NAME is headline, counts, verdicts, differing, cells, origin, cost, form
-    or spread.
+    '<!-- gnpool:end -->' is written anew. NAME is headline, summary, counts, verdicts, differing, cells, origin,
+    cost, form_counts, form, spread_counts or spread.
     """
     if markdown and (json or output is not None):
         raise typer.BadParameter("it prints Markdown and nothing else", param_hint="'--markdown'")
@@ -72,7 +73,7 @@ def report(
     if fill:
         if markdown or table or output is not None:
             raise typer.BadParameter("it fills files and nothing else", param_hint="'--fill'")
-        fill_files(folder, fill, check=check, json=json)
+        fill_files(folder, [path for one in fill for path in _with_blocks(one)], check=check, json=json)
         return
     from gnpool.lab.stored import filled, stored_tables
     from gnpool.report import answer_of, page, read_study
@@ -109,8 +110,8 @@ def report(
 def fill_files(folder: Path, files: list[Path], *, check: bool, json: bool) -> None:
     """Write the blocks of Markdown files anew, or see whether that would change them."""
     from gnpool.lab.record import record
-    from gnpool.report.blocks import fill
-    from gnpool.report.record import record_blocks
+    from gnpool.report.markdown.blocks import fill
+    from gnpool.report.markdown.record import record_blocks
     from gnpool.store.files import write
 
     if not (folder / "units").is_dir():
@@ -130,6 +131,18 @@ def fill_files(folder: Path, files: list[Path], *, check: bool, json: bool) -> N
             say(f"{path} {words}")
     if check and stale:
         raise typer.Exit(FAILED)
+
+
+def _with_blocks(path: Path) -> list[Path]:
+    """The file itself, or of a folder every Markdown file that has blocks of the record."""
+    if not path.is_dir():
+        return [path]
+    found = [
+        file for file in sorted(path.rglob("*.md")) if "\n<!-- gnpool:end -->\n" in file.read_text(encoding="utf-8")
+    ]
+    if not found:
+        raise typer.BadParameter(f"no Markdown file in {path} has a line '<!-- gnpool:NAME -->'", param_hint="'--fill'")
+    return found
 
 
 def _study_folder(folder: Path) -> Path:

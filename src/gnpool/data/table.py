@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gnpool.data.errors import DataError
 
 LARGEST_SQUARE = 3_037_000_499  # the square of which fits 64 bits
+LARGEST_WHOLE = 2**53  # below, every whole number is a float64
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -33,6 +34,13 @@ class Column:
     def take(self, rows: Ints) -> Column:
         """The same column of other rows."""
         return replace(self, values=self.values[rows])
+
+    def plain(self) -> NDArray[Any]:
+        """The values as words or numbers, and as integers where all are whole; none may be missing."""
+        if self.categories is not None:
+            return np.array(self.categories)[self.values]
+        whole = bool((np.floor(self.values) == self.values).all() and (np.abs(self.values) < LARGEST_WHOLE).all())
+        return self.values.astype(np.int64) if whole else self.values
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnpool.data.table import Floats
+from gnpool.display.models import CRYSTAL, GNP
 from gnpool.fit.law import formulas
 from gnpool.fit.measures import METRICS, Metric, percent, shares, shown
-from gnpool.fit.networks import GNP, slots
-from gnpool.fit.study import CRYSTAL, LAW, Entry, Study
+from gnpool.fit.networks import slots
+from gnpool.fit.study import LAW, Entry, Study
 
 MARGIN = 0.2  # a simpler pooling may have a validation loss larger by this part
 EXACT = 1e-6  # or by this part of the loss of the best constant: what is below is as good as nothing

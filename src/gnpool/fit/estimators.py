@@ -6,15 +6,16 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnpool.data import Column, GraphTable, read_graphs
+from gnpool.data import Column, DataError, GraphTable, read_graphs
 from gnpool.data.table import check_complete
 from gnpool.fit.answer import Answer, answer
+from gnpool.fit.parameters import Parameters
 from gnpool.fit.pipeline import run_study
 from gnpool.fit.predict import Predictor, load_predictor
 from gnpool.fit.result import model_extra, result_dict
@@ -25,8 +26,10 @@ from gnpool.models.saved import save_model
 Graphs = str | Path | Sequence[Any] | GraphTable
 
 
-class _Estimator:
-    _task: ClassVar[str]
+class _Estimator(Parameters):
+    predictor: Predictor | None = None
+    study: Study | None = None
+    answer: Answer | None = None
 
     def __init__(
         self,
@@ -38,26 +41,28 @@ class _Estimator:
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
-        self.options = Options(self._task, split, epochs, seeds, seed, device)
         self.level = level
-        self.predictor: Predictor | None = None
-        self.study: Study | None = None
-        self.answer: Answer | None = None
+        self.split = split
+        self.epochs = epochs
+        self.seeds = seeds
+        self.seed = seed
+        self.device = device
 
-    def fit(self, graphs: Graphs, y: Any = None, on_progress: OnProgress = lambda text, done: None) -> Any:
+    def fit(self, graphs: Graphs, y: Any = None, *, on_progress: OnProgress = lambda text, done: None) -> Any:
         """Train GNP beside the fixed poolings, and choose.
 
         Args:
             graphs (list[Data] or str or Path): Graphs or sets, or where they are; see :func:`gnpool.data.read_graphs`.
-            y (sequence, optional): Targets, in place of those that the graphs have.
+            y (sequence, optional): Targets, in place of those that the graphs have. With ``level="node"`` those of all
+                nodes, or a sequence for each graph.
             on_progress (callable, optional): Called with what is being done and how much of all is done.
         """
-        table = self._read(graphs, labelled=y is None)
-        if y is not None:
-            table = replace(table, y=_target(y, table))
-        self.study = run_study(table, self.options, on_progress)
+        options = Options(self._task, self.split, self.epochs, self.seeds, self.seed, self.device)
+        table, targets = self._labelled(graphs, y)
+        column = replace(self._learn(targets), name="y" if y is not None or table.y is None else table.y.name)
+        self.study = run_study(replace(table, y=column), options, on_progress)
         self.answer = answer(self.study)
-        self.predictor = Predictor(self.answer.entry.model, self.study.problem, self.study.preprocessing)
+        self.predictor = self._predictor(self.answer.entry.model, self.study)
         return self
 
     def predict(self, graphs: Graphs) -> NDArray[Any]:
@@ -76,7 +81,7 @@ class _Estimator:
         if self.study is None or self.answer is None:
             raise ValueError(f"{type(self).__name__}: call 'fit' before 'save'")
         entry = self.answer.entry
-        return save_model(folder, entry.model, entry.spec, model_extra(self.study))
+        return save_model(folder, entry.model, entry.spec, model_extra(self.study, self._fitted().classes))
 
     @classmethod
     def load(cls, folder: str | Path) -> Any:
@@ -88,12 +93,27 @@ class _Estimator:
         estimator.predictor = predictor
         return estimator
 
+    def _learn(self, targets: NDArray[Any]) -> Column:
+        """Targets as a column to learn from."""
+        raise NotImplementedError
+
+    def _predictor(self, model: torch.nn.Module, study: Study) -> Predictor:
+        return Predictor(model, study.problem, study.preprocessing)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.predictor is not None
+
     def _read(self, graphs: Graphs, labelled: bool) -> GraphTable:
         return graphs if isinstance(graphs, GraphTable) else read_graphs(graphs, self.level, labelled=labelled)
 
+    def _labelled(self, graphs: Graphs, y: Any) -> tuple[GraphTable, NDArray[Any]]:
+        """The graphs, and a target for each graph or node as it was given."""
+        table = self._read(graphs, labelled=y is None)
+        return table, _own_targets(table) if y is None else _given_targets(y, table)
+
     def _outputs(self, graphs: Graphs) -> NDArray[Any]:
         """What the network gives; warns of what a user should know."""
-        found, notes = self._fitted().outputs(self._read(graphs, labelled=False), self.options.device)
+        found, notes = self._fitted().outputs(self._read(graphs, labelled=False), self.device)
         for note in notes:
             warnings.warn(f"{type(self).__name__}: {note}", stacklevel=3)
         return found
@@ -102,10 +122,6 @@ class _Estimator:
         if self.predictor is None:
             raise ValueError(f"{type(self).__name__}: call 'fit' (or 'load') before 'predict'")
         return self.predictor
-
-    def _truth(self, graphs: Graphs, y: Any) -> tuple[GraphTable, GraphTable]:
-        table = self._read(graphs, labelled=y is None)
-        return table, table if y is None else replace(table, y=_target(y, table))
 
     def __repr__(self) -> str:
         state = "not fitted" if self.predictor is None else str(self.answer or "loaded")
@@ -117,7 +133,8 @@ class GNPRegressor(_Estimator):
 
     Trains GNP and the fixed poolings on the smaller graphs, crystallises, and keeps what validation chooses. After
     :meth:`fit`, ``answer`` says in words which pooling it is and how it does on the larger graphs; ``result`` has all
-    numbers.
+    numbers. It is an estimator of scikit-learn 1.6 or newer, which need not be installed: ``clone``,
+    ``cross_val_score``, ``GridSearchCV`` and ``Pipeline`` take it with a list of graphs as data.
 
     Args:
         level (str, optional): Whether targets belong to ``"graph"`` or ``"node"``. (default: ``"graph"``)
@@ -144,18 +161,26 @@ class GNPRegressor(_Estimator):
 
     def score(self, graphs: Graphs, y: Any = None) -> float:
         """R^2 of the predictions; NaN if all targets are the same."""
-        table, truth = self._truth(graphs, y)
-        targets = self._fitted().problem.true_values(truth)
-        errors = np.abs(np.asarray(self.predict(table), dtype=np.float64) - targets)
+        table, given = self._labelled(graphs, y)
+        targets = np.asarray(self._learn(given).values, dtype=np.float64)
+        errors = np.abs(self.predict(table) - targets)
         r2 = self._fitted().problem.summary(errors, targets)["r2"]
         return float("nan") if r2 is None else r2
+
+    def _learn(self, targets: NDArray[Any]) -> Column:
+        try:
+            column = Column("y", targets.astype(np.float64))
+        except (TypeError, ValueError) as error:
+            raise DataError(f"the target must be numbers ({error})", column="y") from error
+        check_complete(column, None)
+        return column
 
 
 class GNPClassifier(_Estimator):
     r"""Predicts a class for each graph, set or node, and finds the pooling that does it.
 
-    All that :class:`GNPRegressor` says holds here. Classes may be words or numbers; ``classes`` lists them, and
-    :meth:`predict_proba` gives a probability for each.
+    All that :class:`GNPRegressor` says holds here. Classes may be words or numbers; predictions have the
+    same type. ``classes_`` lists them, and :meth:`predict_proba` gives a probability for each.
 
     Args:
         level (str, optional): Whether targets belong to ``"graph"`` or ``"node"``. (default: ``"graph"``)
@@ -173,38 +198,68 @@ class GNPClassifier(_Estimator):
         >>> sets = [Data(x=torch.rand(n, 1)) for n in range(3, 13) for _ in range(5)]
         >>> model = GNPClassifier(epochs=3, seeds=1)
         >>> model = model.fit(sets, y=["few" if len(one.x) < 6 else "many" for one in sets])
-        >>> model.classes, model.predict_proba(sets).shape
-        (('few', 'many'), (50, 2))
+        >>> model.classes_.tolist(), model.predict_proba(sets).shape
+        (['few', 'many'], (50, 2))
     """
 
     _task = "classification"
 
-    def score(self, graphs: Graphs, y: Any = None) -> float:
-        """Share of right predictions."""
-        table, truth = self._truth(graphs, y)
-        classes = np.array(self._fitted().problem.classes, dtype=object)
-        targets = classes[self._fitted().problem.targets(truth).numpy()]
-        return float((self.predict(table) == targets).mean())
+    classes_: NDArray[Any]
 
     def predict_proba(self, graphs: Graphs) -> NDArray[Any]:
-        """A probability for each class, (items, classes), in the order of ``classes``."""
+        """A probability for each class, (items, classes), in the order of ``classes_``."""
         return self._outputs(graphs)
 
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The classes by name."""
-        return self._fitted().problem.classes
+    def score(self, graphs: Graphs, y: Any = None) -> float:
+        """Share of right predictions."""
+        table, targets = self._labelled(graphs, y)
+        found = self.predict(table)
+        if _are_numbers(found) != _are_numbers(targets):
+            kinds = ["numbers" if _are_numbers(values) else "words" for values in (found, targets)]
+            raise ValueError(f"{type(self).__name__}: the classes are {kinds[0]}, and 'y' holds {kinds[1]}")
+        return float((found == targets).mean())
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Any:
+        """What :meth:`save` or ``gnpool fit`` wrote."""
+        estimator = super().load(folder)
+        estimator.classes_ = np.array(estimator.predictor.classes)
+        return estimator
+
+    def _learn(self, targets: NDArray[Any]) -> Column:
+        missing = next((k for k, label in enumerate(targets.tolist()) if label is None or label != label), None)
+        if missing is not None:
+            raise DataError(f"the target is missing (item {missing}, from 0)", column="y")
+        try:
+            self.classes_, codes = np.unique(targets, return_inverse=True)
+        except TypeError:
+            raise DataError("the classes must be numbers or words, not both", column="y") from None
+        return Column("y", codes.astype(np.int64), tuple(str(label) for label in self.classes_.tolist()))
+
+    def _predictor(self, model: torch.nn.Module, study: Study) -> Predictor:
+        return Predictor(model, study.problem, study.preprocessing, tuple(self.classes_.tolist()))
 
 
-def _target(y: Any, table: GraphTable) -> Column:
-    values = np.asarray(y.detach().cpu() if isinstance(y, torch.Tensor) else y).reshape(-1)
+def _given_targets(y: Any, table: GraphTable) -> NDArray[Any]:
+    """What the user gave as targets, as one array."""
+    if isinstance(y, torch.Tensor):
+        y = y.detach().cpu()
+    elif table.level == "node" and len(y) and np.ndim(next(iter(y))) == 1:  # a sequence for each graph
+        y = np.concatenate([np.asarray(part) for part in y])
+    values = np.asarray(y).reshape(-1)
     items = len(table.sizes) if table.level == "graph" else int(table.sizes.sum())
     if len(values) != items:
         raise ValueError(f"'y' must have {items} values, one for each {table.level}, got {len(values)}")
-    if values.dtype.kind in "OUS":
-        words, codes = np.unique(values.astype(str), return_inverse=True)
-        column = Column("y", codes.astype(np.int64), tuple(words.tolist()))
-    else:
-        column = Column("y", values.astype(np.float64))
-    check_complete(column, None)
-    return column
+    return values
+
+
+def _own_targets(table: GraphTable) -> NDArray[Any]:
+    """The targets that the graphs have: words, whole numbers or numbers."""
+    if table.y is None:
+        raise DataError("the data has no targets to learn from")
+    check_complete(table.y, None)
+    return table.y.plain()
+
+
+def _are_numbers(values: NDArray[Any]) -> bool:
+    return np.asarray(values.tolist()).dtype.kind in "biuf"

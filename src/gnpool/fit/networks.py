@@ -12,10 +12,9 @@ from gnpool.data import GraphTable
 from gnpool.fit.prepared import Prepared
 from gnpool.fit.problem import Problem
 from gnpool.models import DeepNet, GraphNet, NodeNet, SetNet
-from gnpool.models.parts import FORMS
+from gnpool.models.networks.parts import FORMS
 
 FIXED = ("sum", "mean", "max", "min")
-GNP = "GNP"
 NETWORKS = {"GraphNet": GraphNet, "SetNet": SetNet, "NodeNet": NodeNet, "DeepNet": DeepNet}
 HIDDEN = 32
 DEEPEST = 5  # layers

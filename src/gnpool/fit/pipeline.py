@@ -15,14 +15,15 @@ from torch import Tensor
 
 from gnpool.data import DataError, GraphTable
 from gnpool.data.table import Floats
+from gnpool.display.models import CRYSTAL, GNP
 from gnpool.engine import Engine
 from gnpool.fit.curves import training_curves
 from gnpool.fit.law import find_in, law_network
-from gnpool.fit.networks import GNP, Frame, deeper, fixed_poolings, frames, slots
+from gnpool.fit.networks import Frame, deeper, fixed_poolings, frames, slots
 from gnpool.fit.outputs import outputs_of
 from gnpool.fit.prepared import Prepared, prepare
 from gnpool.fit.problem import Problem
-from gnpool.fit.study import CRYSTAL, LAW, Entry, Options, Study
+from gnpool.fit.study import LAW, Entry, Options, Study
 from gnpool.fit.trainer import Meter, OnProgress, Poolings, Trained, Trainer, Training, label_of, on_all_cores, short_of
 from gnpool.insight import Crystal, Finding, crystallize
 from gnpool.training import Batch

@@ -34,11 +34,14 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 @dataclass(frozen=True)
 class Predictor:
-    """A network with the preprocessing that it was trained with."""
+    """A network with the preprocessing that it was trained with; ``classes`` are those of the problem in the type that
+    the user gave them.
+    """
 
     model: torch.nn.Module
     problem: Problem
     preprocessing: Preprocessing
+    classes: tuple[Any, ...] = ()
 
     def outputs(self, table: GraphTable, device: str = "cpu") -> tuple[Floats, list[str]]:
         """What the network gives for each graph or node: a number in units of the target, (items,) or
@@ -61,7 +64,7 @@ class Predictor:
         """The predictions that belong to outputs."""
         if self.problem.task == "regression":
             return outputs
-        return np.array(self.problem.classes, dtype=object)[outputs.argmax(1)]
+        return np.array(self.classes or self.problem.classes)[outputs.argmax(1)]
 
 
 def model_folder(folder: str | Path) -> Path:
@@ -78,10 +81,13 @@ def load_predictor(folder: str | Path) -> Predictor:
     try:
         problem = Problem.from_dict(saved.extra.get("problem"))
         preprocessing = Preprocessing.from_dict(saved.extra.get("preprocessing"))
+        classes = saved.extra.get("classes", list(problem.classes))
+        if not isinstance(classes, list) or len(classes) != len(problem.classes) or len(set(map(type, classes))) > 1:
+            raise ValueError(f"'classes' must be {len(problem.classes)} numbers or words, got {classes!r:.40}")
         _check_fit(saved.model, problem, preprocessing)
     except (ValueError, TypeError, OverflowError) as error:
         raise SavedModelError(f"{folder / 'model.json'}: it is not a model of 'gnpool fit' ({error})") from error
-    return Predictor(saved.model, problem, preprocessing)
+    return Predictor(saved.model, problem, preprocessing, tuple(classes))
 
 
 def _check_fit(model: Any, problem: Problem, preprocessing: Preprocessing) -> None:

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import torch
 
 from gnpool.data import DataError, GraphTable
 from gnpool.data.table import Floats
+from gnpool.display.models import is_gnp
+from gnpool.display.palette import COLORS
 from gnpool.fit.answer import Answer, class_shares
 from gnpool.fit.law import formulas
 from gnpool.fit.measures import METRICS, Metric, shown
@@ -33,20 +36,26 @@ LARGEST_FIT = 2**30  # bytes
 FINGERPRINT = 16  # characters
 ROOM = 2**20  # bytes that must be free where the result goes
 OURS = {"model", "learned", "fit.json", "fit.png", "report.html"}
-COLORS = ("#D55E00", "#CC79A7", "#0072B2", "#009E73", "#E69F00", "#56B4E9", "#000000")
-LINES = 6  # competitors in the picture
 LOW, HIGH = 1e-4, 1e12  # percent: what is beyond is drawn at the border
 
 
-def model_extra(study: Study) -> dict[str, Any]:
-    """What prediction needs besides the network."""
+def model_extra(study: Study, classes: Sequence[Any] | None = None) -> dict[str, Any]:
+    """What prediction needs besides the network; ``classes`` in the type that the user gave them."""
     sizes = study.sizes("train")
     return {
         "made_by": "gnpool fit",
         "problem": study.problem.to_dict(),
+        "classes": _classes(study) if classes is None else list(classes),
         "preprocessing": study.preprocessing.to_dict(),
         "trained_on": {f"{study.split.unit}s": len(sizes), "smallest": int(sizes.min()), "largest": int(sizes.max())},
     }
+
+
+def _classes(study: Study) -> list[Any]:
+    column = study.table.y
+    assert column is not None
+    named = study.problem.task == "regression" or column.categories is not None
+    return list(study.problem.classes) if named else np.unique(column.plain()).tolist()
 
 
 def result_dict(study: Study, found: Answer) -> dict[str, Any]:
@@ -217,14 +226,12 @@ def draw(result: dict[str, Any]) -> bytes | None:
     except ImportError:
         return None
     curve = result["by_size"]
-    models = sorted(
-        result["models"], key=lambda m: (not m["chosen"], not m["label"].startswith("GNP"), m["validation_loss"])
-    )
+    models = sorted(result["models"], key=lambda m: (not m["chosen"], not is_gnp(m["label"]), m["validation_loss"]))
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
     if result["split"]["by"] == "size":
         axes.axvspan(0, curve["trained_up_to"], color="0.93", linewidth=0, label="sizes in training")
-    for model, color in zip(models[:LINES], COLORS, strict=False):
+    for model, color in zip(models, COLORS, strict=False):
         errors = [float("nan") if e is None else min(max(100 * e, LOW), HIGH) for e in curve["errors"][model["label"]]]
         style = {"linewidth": 2.5} if model["chosen"] else {"linewidth": 1.2, "linestyle": "--"}
         axes.plot(curve["sizes"], errors, color=color, marker="o", markersize=4, label=model["label"], **style)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gnpool.fit.problem import Problem
     from gnpool.fit.split import Split
 
-CRYSTAL = "GNP*"
 LAW = "law"
 
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
+from gnpool.display.models import GNP
 from gnpool.engine import Engine, ProcessEngine, side_by_side
 from gnpool.fit.batches import FlatBatches
-from gnpool.fit.networks import GNP, Frame, build, network_spec
+from gnpool.fit.networks import Frame, build, network_spec
 from gnpool.fit.prepared import Prepared
 from gnpool.training import Fit, Setting, fit_many
 from gnpool.training.checkpoint import fingerprint_of

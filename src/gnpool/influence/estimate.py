@@ -14,7 +14,7 @@ from torch import Tensor
 from gnpool.influence.cascades import block_keys, block_lanes
 from gnpool.influence.graph import CascadeGraph
 from gnpool.influence.stoppable import Stop, new_stop, run_stoppable
-from gnpool.models.monstor import MONSTOR
+from gnpool.models.networks.monstor import MONSTOR
 from gnpool.ops.cpu.threads import thread_count
 
 TOLERANCE = 1e-6  # rise of the influence below which stacking ends

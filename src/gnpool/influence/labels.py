@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,7 +127,7 @@ def make_labels(
     engine = engine or Engine(device)
     chunks = [(k, begin) for k in range(len(KINDS)) for begin in range(0, sets, CHUNK)]
     files = [None if place is None else place / f"{KINDS[k]}-{begin:05d}.npz" for k, begin in chunks]
-    contents = [None if file is None else _load(file) for file in files]
+    contents = [None if file is None else _load(file, graph.nodes, runs) for file in files]
     # Whole chunks, so that a longer list begins with a shorter one; the last may be cut off afterwards.
     ends = [begin + CHUNK if place is not None else min(begin + CHUNK, sets) for _, begin in chunks]
     todo = [number for number, content in enumerate(contents) if content is None]
@@ -209,19 +210,26 @@ def _save(file: Path, content: dict[str, NDArray[Any]]) -> None:
         np.savez_compressed(part, counts=_differences(counts, pairs), pairs=pairs)
 
 
-def _load(file: Path) -> dict[str, NDArray[Any]] | None:
-    """The content of a file; None if it is not there, or damaged: then it is simulated again."""
+def _load(file: Path, nodes: int, runs: int) -> dict[str, NDArray[Any]] | None:
+    """The content of a file; None if it is not there, or not what :func:`_save` wrote: then it is simulated again."""
     try:
         with open_regular(file) as opened, np.load(opened, allow_pickle=False) as content:
+            most = 2 * nodes * CHUNK * (STEPS + 2) + 8 * CHUNK + 2**12  # bytes of both arrays, headers included
+            if sum(member.file_size for member in content.zip.infolist()) > most:
+                return None
             pairs, counts = content["pairs"], content["counts"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error):
+        return None
+    if (pairs.shape, pairs.dtype, counts.dtype) != ((CHUNK,), np.int64, np.int16):
+        return None
+    if pairs.min() < 0 or pairs.max() > STEPS or counts.shape != (int((pairs + 2).sum()), nodes):
         return None
     out = np.empty_like(counts)
     begin = 0
     for rows in (pairs + 2).tolist():
         np.cumsum(counts[begin : begin + rows], axis=0, out=out[begin : begin + rows])
         begin += rows
-    return {"counts": out, "pairs": pairs}
+    return {"counts": out, "pairs": pairs} if out.min() >= 0 and out.max() <= runs else None
 
 
 def _differences(counts: NDArray[np.int16], pairs: NDArray[np.int64]) -> NDArray[np.int16]:

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 
 from gnpool.models.checked import MOST_LAYERS, check_tensors
-from gnpool.models.monstor import MONSTOR
+from gnpool.models.networks.monstor import MONSTOR
 from gnpool.models.saved import SavedModelError
 from gnpool.store.files import write
 from gnpool.store.regular import read_regular

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,13 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gnpool.influence.graph import CascadeGraph
 from gnpool.influence.labels import Labels
-from gnpool.models.monstor import MONSTOR, advance, start
+from gnpool.models.networks.monstor import MONSTOR, advance, start
 from gnpool.nn import param_groups
+from gnpool.store.errors import Damaged
+from gnpool.training.checkpoint import check_like, fingerprint_of, read_checkpoint, write_checkpoint
 from gnpool.training.cuda_graph import own_stream, record
 from gnpool.training.stack import seeded
 
@@ -28,6 +32,8 @@ MOST_STACKED = 10  # where the number of stacked models is searched
 STARTS = 100  # initialisations to try before giving up
 SAVE_SECONDS = 5.0  # a state is small
 EVALUATED = 64  # seed sets of one validation batch
+NUMBERS = ("value", "stacked", "epoch", "error", "relative")  # of the best epoch of a group
+STATE = {torch.optim.Adam: ("step", "exp_avg", "exp_avg_sq"), torch.optim.RMSprop: ("step", "square_avg")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +139,7 @@ def fit_monstor(
         stacked (Mapping, optional): How often the model of each group is applied. (default: by validation, 1 to 10)
         aggr_options (Mapping, optional): Options of GNP.
         device (torch.device or str, optional): Where to train. (default: ``"cpu"``)
-        checkpoint (str or Path, optional): A file that lets an interrupted training go on.
+        checkpoint (str or Path, optional): A folder that lets an interrupted training go on.
         progress (callable, optional): Called after each epoch with its number, the number of epochs and the relative
             validation error, worst group.
         check (callable, optional): Called now and then; may raise to stop.
@@ -148,9 +154,13 @@ def fit_monstor(
     place = torch.device(device)
     with own_stream(place):
         run = _Run(parts, aggr, seed, epochs, batch_size, stacked, aggr_options, place)
-        file = None if checkpoint is None else Path(checkpoint)
-        if file is not None and file.exists():
-            run.load(file)
+        file, fingerprint = None, ""
+        if checkpoint is not None:
+            fingerprint = fingerprint_of(run.described())
+            file = Path(checkpoint) / f"monstor-{fingerprint}.safetensors"
+            found = read_checkpoint(file, fingerprint, run.check)
+            if found is not None:
+                run.restore(found)
         saved = time.monotonic()
         while run.epoch < epochs:
             run.train_epoch(check)
@@ -158,7 +168,7 @@ def fit_monstor(
             if progress is not None:
                 progress(run.epoch, epochs, worst)
             if file is not None and time.monotonic() - saved > SAVE_SECONDS and run.epoch < epochs:
-                run.save(file)
+                write_checkpoint(file, run.state(), fingerprint)
                 saved = time.monotonic()
         return run.result()
 
@@ -217,7 +227,11 @@ class _Run:
     ) -> None:
         self.parts, self.seed, self.epochs, self.batch_size, self.device = parts, seed, epochs, batch_size, device
         self.groups = list(dict.fromkeys(part.group for part in parts))
-        self.stacked = stacked
+        self.aggr, self.aggr_options, self.stacked = (
+            aggr,
+            dict(aggr_options or {}),
+            None if stacked is None else dict(stacked),
+        )
         if stacked is not None and (missing := [group for group in self.groups if group not in stacked]):
             raise ValueError(f"'stacked' has no number for the group {missing[0]!r}")
         self.make = lambda: MONSTOR(aggr, aggr_options=aggr_options)
@@ -364,27 +378,94 @@ class _Run:
             )
         return found
 
-    def save(self, file: Path) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_name(file.name + ".part")
-        optimizers = [optimizer.state_dict() for optimizer in (self.adam, self.others) if optimizer is not None]
-        content = {"model": self.model.state_dict(), "optimizers": optimizers, "start": self.start}
-        torch.save({**content, "epoch": self.epoch, "best": self.best, "curve": self.curve}, part)
-        part.replace(file)
+    def described(self) -> dict[str, Any]:
+        """What a checkpoint must belong to."""
+        numbers = {
+            "aggr": self.aggr,
+            "options": self.aggr_options,
+            "seed": self.seed,
+            "epochs": self.epochs,
+            "batch_size": self.batch_size,
+            "stacked": self.stacked,
+            "device": self.device.type,
+        }
+        return {**numbers, "parts": [_described(part) for part in self.parts]}
 
-    def load(self, file: Path) -> None:
-        content = torch.load(file, map_location=self.device, weights_only=True)
-        self.model.load_state_dict(content["model"])
-        for optimizer, state in zip(filter(None, (self.adam, self.others)), content["optimizers"], strict=True):
-            self._restore(optimizer, state)
-        self.epoch, self.best, self.curve, self.start = (content[n] for n in ("epoch", "best", "curve", "start"))
+    def state(self) -> dict[str, Tensor]:
+        """Every value that training changes."""
+        found = {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        for (place, number, name), value in self._optimizer_state():
+            found[f"optimizer/{place}/{number}/{name}"] = value
+        for place, group in enumerate(self.groups):
+            best = self.best[group]
+            found[f"best/{place}"] = torch.tensor([best[name] for name in NUMBERS], dtype=torch.float64)
+            found[f"curve/{place}"] = torch.tensor(self.curve[group], dtype=torch.float64)
+            found |= {f"weights/{place}/{name}": value for name, value in best["weights"].items()}
+        return found | {"epoch": torch.tensor(self.epoch), "start": torch.tensor(self.start)}
 
-    def _restore(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-        """Into the tensors that are there: a CUDA graph knows no others."""
-        if not optimizer.state:
-            optimizer.load_state_dict(state)
-            return
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        for number, values in state["state"].items():
-            for name, value in values.items():
-                optimizer.state[parameters[number]][name].copy_(value)
+    def _optimizer_state(self) -> Iterator[tuple[tuple[int, int, str], Tensor]]:
+        for place, optimizer in enumerate(filter(None, (self.adam, self.others))):
+            for number, parameter in enumerate(_parameters(optimizer)):
+                for name, value in optimizer.state[parameter].items():
+                    yield (place, number, name), value
+
+    def check(self, tensors: dict[str, Tensor]) -> None:
+        """Raise :class:`~gnpool.store.errors.Damaged` if the training cannot go on from such tensors."""
+        expected = {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        for place, optimizer in enumerate(filter(None, (self.adam, self.others))):
+            for number, parameter in enumerate(_parameters(optimizer)):
+                for name in STATE[type(optimizer)]:
+                    like = torch.tensor(0.0) if name == "step" else parameter
+                    expected[f"optimizer/{place}/{number}/{name}"] = like
+        epoch, start = (tensors.get(name, torch.tensor(-1)) for name in ("epoch", "start"))
+        expected |= {"epoch": torch.tensor(0), "start": torch.tensor(0)}
+        if epoch.numel() != 1 or not 0 < epoch.item() <= self.epochs:
+            raise Damaged("its epoch is none of this training")
+        for place in range(len(self.groups)):
+            expected[f"best/{place}"] = torch.zeros(len(NUMBERS), dtype=torch.float64)
+            expected[f"curve/{place}"] = torch.zeros(int(epoch), dtype=torch.float64)
+            expected |= {f"weights/{place}/{name}": value for name, value in self.model.state_dict().items()}
+        check_like(tensors, expected)
+        if not 0 <= int(start) < STARTS:
+            raise Damaged("its start is none of this training")
+        for place in range(len(self.groups)):
+            stacked, best = tensors[f"best/{place}"][1:3].tolist()
+            if stacked not in range(1, max(MOST_STACKED, *(self.stacked or {"": 1}).values()) + 1):
+                raise Damaged("it applies a model a number of times that cannot be")
+            if best not in range(1, int(epoch) + 1):
+                raise Damaged("its best epoch is none of this training")
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`state` gave."""
+        self.model.load_state_dict(_under("model/", tensors))
+        for place, optimizer in enumerate(filter(None, (self.adam, self.others))):
+            for number, parameter in enumerate(_parameters(optimizer)):
+                found, state = _under(f"optimizer/{place}/{number}/", tensors), optimizer.state[parameter]
+                for name, value in found.items():
+                    if name in state:  # a CUDA graph knows no other tensors
+                        state[name].copy_(value)
+                    else:
+                        state[name] = value.clone() if name == "step" else value.to(self.device)
+        self.epoch, self.start = int(tensors["epoch"]), int(tensors["start"])
+        for place, group in enumerate(self.groups):
+            value, stacked, epoch, error, relative = tensors[f"best/{place}"].tolist()
+            numbers = {"value": value, "stacked": int(stacked), "epoch": int(epoch), "error": error}
+            self.best[group] = {**numbers, "relative": relative, "weights": _under(f"weights/{place}/", tensors)}
+            self.curve[group] = tensors[f"curve/{place}"].tolist()
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those whose names begin so, without the beginning."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _described(part: Part) -> list[Any]:
+    """A part as JSON can hold it: its numbers as a checksum."""
+    digest = hashlib.sha256()
+    for values in (part.graph.source, part.graph.target, part.graph.probability, part.labels.table.cpu().numpy()):
+        digest.update(np.ascontiguousarray(values).data)
+    return [part.name, part.group, part.graph.nodes, digest.hexdigest(), part.training, part.validation]

@@ -1,10 +1,10 @@
 """Naming what was learned, and replacing it by the exact pooling."""
 
+from gnpool.display.poolings import NAMES, Named
 from gnpool.insight.crystal import CrystalAggregation, NamedPooling
 from gnpool.insight.crystallize import Crystal, Trial, crystallize
 from gnpool.insight.export import export_model
 from gnpool.insight.laws import Finding, Law, find_law
-from gnpool.insight.names import NAMES, Named
 from gnpool.insight.reading import BranchReading, Reading, read
 
 __all__ = [

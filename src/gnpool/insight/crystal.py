@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.utils import scatter
 
-from gnpool.insight.names import BY_NAME
+from gnpool.display.poolings import BY_NAME
 from gnpool.insight.probe import branches_of
 from gnpool.nn import GNPAggregation
 

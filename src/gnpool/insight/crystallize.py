@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from gnpool.display.poolings import BY_NAME
 from gnpool.insight.crystal import CrystalAggregation
-from gnpool.insight.names import BY_NAME
 from gnpool.insight.probe import branches_of, gnp_layers
 from gnpool.insight.proposals import STACK, Poolings, combinations, one_throughout
 from gnpool.insight.reading import Reading, read
@@ -25,6 +25,7 @@ from gnpool.training.checkpoint import fingerprint_of
 from gnpool.training.program import Forward, Loss, by_name
 
 LEARNED = "learned GNP"
+FRESH = "from fresh weights"
 MARGIN = 0.2  # a simpler model may have a validation loss larger by this part
 LEARNED_MARGIN = 0.02  # but no more than this above the learned GNP, refitted or as given
 EXACT = 1e-3  # or by this part of the loss of the model as given: what is below is as good as nothing
@@ -84,7 +85,7 @@ class Trial:
             pooling = " and ".join(names.values()) if names else LEARNED
             parts.append(f"{layer or 'model'}: {pooling}")
         parts += [] if self.biases else ["no biases"]
-        return ", ".join([*parts, "from fresh weights"] if self.fresh else parts)
+        return ", ".join([*parts, FRESH] if self.fresh else parts)
 
 
 @dataclass(frozen=True)
@@ -250,10 +251,12 @@ def crystallize(
         return replace(trial, loss=best.best["loss"].value, state=fit.state_dict(best))
 
     # Where no loss is below 0, one that is as good as 0 cannot lose to a model that is less simple: those need no look.
-    exact = EXACT * given.loss
+    def perfect(trial: Trial) -> bool:
+        return 0 <= trial.loss <= EXACT * given.loss
+
     screened: list[Trial] = []
     for number, trial in enumerate(wanted):
-        simplest = min((other.complexity for other in screened if other.loss <= exact), default=trial.complexity)
+        simplest = min((other.complexity for other in screened if perfect(other)), default=trial.complexity)
         if trial.complexity <= simplest:
             screened.append(refit(number, trial, "screened"))
     ranked = sorted(screened, key=lambda trial: trial.loss)
@@ -261,7 +264,7 @@ def crystallize(
     tried = [given]
     for trial in [*sorted(best, key=lambda trial: trial.complexity), given]:  # the learned GNP is the least simple
         tried.append(refit(len(wanted) + len(tried) - 1, trial, "refitted"))
-        if 0 <= tried[-1].loss <= exact:
+        if perfect(tried[-1]):
             break
     choice, reason = _choose(tried)
     if choice.learned:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnpool.insight.names import NAMES, across
+from gnpool.display.palette import COLORS
+from gnpool.display.poolings import NAMES, across
 from gnpool.insight.probe import curve_name
 
 if TYPE_CHECKING:
     from gnpool.insight.reading import Reading
 
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # told apart by colour-blind readers too
 MARKERS = {"one": "D", "positive": "^", "negative": "v"}
 TICKS = (-math.inf, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, math.inf)
 GROWTH_RANGE = (-1.2, 1.2)  # shown at least

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 
+from gnpool.display.poolings import BY_NAME
 from gnpool.insight.crystal import CrystalAggregation
-from gnpool.insight.names import BY_NAME
 from gnpool.insight.probe import branches_of, curve_name
 from gnpool.nn import GNPAggregation
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnpool.insight.names import published_q
+from gnpool.display.poolings import published_q
 from gnpool.nn import GNPAggregation
 from gnpool.ops import norm_pool
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from gnpool.insight.names import JOINED
+from gnpool.display.poolings import JOINED
 from gnpool.insight.reading import BranchReading, Reading
 
 Option = tuple[float, dict[str, str]]  # how far what may stand in a layer is, and the name of each branch

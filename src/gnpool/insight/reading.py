@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnpool.display.poolings import Named, of_branch, parameter_distance, published_q
 from gnpool.insight.figure import Curve, draw_plane
-from gnpool.insight.names import Named, of_branch, parameter_distance, published_q
 from gnpool.insight.probe import Branch, Call, branches_of, gnp_layers, recording
 from gnpool.nn import GNPAggregation
 from gnpool.training.program import by_name

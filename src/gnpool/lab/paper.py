@@ -7,7 +7,7 @@ import json
 from importlib import resources
 from typing import Any
 
-MODEL_COLUMN = "model"  # of the rows that stand beside the grid of a table
+from gnpool.display.models import MODEL_COLUMN
 
 
 @functools.cache

@@ -120,10 +120,15 @@ class Origins:
             "command": f"gnpool reproduce {table.id} --preset {PRESET} --out results/{PRESET}",
             "units": len(found),
             "of": len(names),
-            "seconds": round(sum(float(one.meta.get("seconds") or 0.0) for one in found.values()), 1),
+            "seconds": _seconds(found.values()),
+            "gpu_seconds": _seconds(one for one in found.values() if str(one.meta.get("device")).startswith("cuda")),
             "commits": sorted(commits - {""}),
             "machines": sorted({words: machines.count(words) for words in machines if words}.items()),
         }
+
+
+def _seconds(units: Iterable[Record]) -> float:
+    return round(sum(float(one.meta.get("seconds") or 0.0) for one in units), 1)
 
 
 def machine(meta: Mapping[str, Any]) -> str:

@@ -1,22 +1,23 @@
 """Networks with a slot for a pooling, as plain modules of PyTorch Geometric."""
 
 from gnpool.insight.laws import LawNet, LawsNet
-from gnpool.models.asap_classifier import ASAPClassifier
-from gnpool.models.deep_net import DeepNet
-from gnpool.models.gnp import StudyGNPAggregation
-from gnpool.models.graph_net import GraphNet
-from gnpool.models.monstor import MONSTOR
-from gnpool.models.node_net import NodeNet
-from gnpool.models.pooling import make_pooling, register_pooling
-from gnpool.models.recurrent_net import RecurrentNet
-from gnpool.models.sag_classifier import SAGClassifier
-from gnpool.models.sagpool import SAGPoolNet
+from gnpool.models.networks.deep_net import DeepNet
+from gnpool.models.networks.graph_net import GraphNet
+from gnpool.models.networks.monstor import MONSTOR
+from gnpool.models.networks.node_net import NodeNet
+from gnpool.models.networks.recurrent_net import RecurrentNet
+from gnpool.models.networks.sagpool import SAGPoolNet
+from gnpool.models.networks.set_net import SetNet
+from gnpool.models.networks.set_transformer import AttentionBlock, SetTransformer
+from gnpool.models.poolings.gnp import StudyGNPAggregation
+from gnpool.models.poolings.named import make_pooling, register_pooling
+from gnpool.models.poolings.pna import PNAAggregation
+from gnpool.models.poolings.set2set import Set2Set
+from gnpool.models.poolings.slot import pooled_channels
+from gnpool.models.poolings.sort import SortPooling
 from gnpool.models.saved import SavedModel, SavedModelError, load_model, load_saved, save_model
-from gnpool.models.set2set import Set2Set
-from gnpool.models.set_net import SetNet
-from gnpool.models.set_transformer import AttentionBlock, SetTransformer
-from gnpool.models.slot import pooled_channels
-from gnpool.models.sort import SortPooling
+from gnpool.models.stacked.asap import ASAPClassifier
+from gnpool.models.stacked.sag import SAGClassifier
 
 __all__ = [
     "MONSTOR",
@@ -27,6 +28,7 @@ __all__ = [
     "LawNet",
     "LawsNet",
     "NodeNet",
+    "PNAAggregation",
     "RecurrentNet",
     "SAGClassifier",
     "SAGPoolNet",

@@ -12,7 +12,7 @@ from torch.jit._trace import is_tracing
 from gnpool.ops import library, reference
 from gnpool.ops.autograd import EagerPool, Pool, in_forward_mode, pool_in_transform
 from gnpool.ops.form import NORM, ZEROS
-from gnpool.ops.layout import Layout
+from gnpool.ops.layout import Layout, checking
 from gnpool.ops.reference import rounded, wide_dtype
 
 _FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -329,30 +329,47 @@ def pool_neighbors(
     if sizes is not None:
         _check_sizes(sizes, dim_size, x, name)
     if _to_onnx():
-        source, destination = _plain_edges(edge_index) if isinstance(edge_index, tuple) else edge_index
+        source, destination = edge_index
+        if isinstance(edge_index, tuple):
+            source, destination = destination, reference.destinations(source, edges)
         messages = x[source] if edge_weight is None else x[source] * edge_weight[:, None]
         return _pool_in_onnx(messages, destination, dim_size, p, q, eps, relu, form, sizes)
-    transposed = _needs_gradient(x, edge_weight, p, q) or (not torch.compiler.is_compiling() and library.in_transform())
+    # p and q alone need no lists by source: so features that are given, the largest layer of a sample, go without.
+    transposed = _needs_gradient(x, edge_weight) or (not torch.compiler.is_compiling() and library.in_transform())
     if isinstance(edge_index, tuple):
-        layout = _compressed_edges(edge_index, x.size(0), transposed, name)
+        layout = _compressed_edges(edge_index, x.size(0), transposed, edge_weight is not None, name)
     else:
-        layout = _edges(edge_index, x.size(0), dim_size, transposed, name)
+        layout = _edges(edge_index, x.size(0), dim_size, transposed, edge_weight is not None, name)
     return _pool(x, edge_weight, p, q, layout, eps, relu, form, sizes, name)
 
 
-def _edges(edge_index: Any, sources: int, destinations: int, transposed: bool, name: str) -> Layout:
-    """The edges grouped by destination and, for the backward pass, by source."""
+def _edges(edge_index: Any, sources: int, destinations: int, transposed: bool, weighted: bool, name: str) -> Layout:
+    """The edges grouped by destination and, for the backward pass, by source; without weights nobody numbers them."""
+    order = None
     if hasattr(edge_index, "as_tensor"):  # a PyG EdgeIndex; without its size it would take the largest index for it
-        if edge_index.is_sorted and None not in edge_index.sparse_size() and not torch.compiler.is_compiling():
-            return _cached_edges(edge_index, sources, destinations, transposed, name)
+        if edge_index.is_sorted and not torch.compiler.is_compiling():
+            if None not in edge_index.sparse_size():
+                return _cached_edges(edge_index, sources, destinations, transposed, name)
+            order = edge_index.sort_order
         edge_index = edge_index.as_tensor()
     source, destination = edge_index[0].long(), edge_index[1].long()
-    ptr, eid = library.build_csr(destination, destinations, f"{name}: 'edge_index[1]'")
+    ptr, eid = _grouped(destination, destinations, order == "col", f"{name}: 'edge_index[1]'")
     if not transposed:
         source = library.checked_index(source, sources, f"{name}: 'edge_index[0]'")
-        return Layout(ptr, _taken(source, eid), eid)
-    t_ptr, t_eid = library.build_csr(source, sources, f"{name}: 'edge_index[0]'")
-    return Layout(ptr, _taken(source, eid), eid, t_ptr, _taken(destination, t_eid), t_eid)
+        return Layout(ptr, _taken(source, eid), eid if weighted else None)
+    if order == "row":
+        t_ptr, t_eid = _grouped(source, sources, True, f"{name}: 'edge_index[0]'")
+        lists = (t_ptr, _taken(destination, t_eid), t_eid)
+    else:
+        lists = library.transpose(source, destination, ptr, sources, weighted, f"{name}: 'edge_index[0]'")
+    return Layout(ptr, _taken(source, eid), eid if weighted else None, *lists)
+
+
+def _grouped(index: Tensor, size: int, ordered: bool, name: str) -> tuple[Tensor, Tensor | None]:
+    """``ptr`` of an index and the order of its entries. Where no number is looked at, ``ordered`` is believed."""
+    if ordered and not checking(index):
+        return torch.searchsorted(index, torch.arange(size + 1, device=index.device)), None
+    return library.build_csr(index, size, name)
 
 
 def _taken(values: Tensor, perm: Tensor | None) -> Tensor:
@@ -360,23 +377,17 @@ def _taken(values: Tensor, perm: Tensor | None) -> Tensor:
     return values if perm is None else values[perm]
 
 
-def _compressed_edges(edge_index: tuple[Tensor, Tensor], sources: int, transposed: bool, name: str) -> Layout:
+def _compressed_edges(
+    edge_index: tuple[Tensor, Tensor], sources: int, transposed: bool, weighted: bool, name: str
+) -> Layout:
     """The lists of a pair (ptr, source): they are there, but for the transposed ones, which are counted."""
     ptr, source = edge_index
     ptr = library.checked_ptr(ptr, source.size(0), f"{name}: 'edge_index[0]'")
     source = source.long()
     if not transposed:
         return Layout(ptr, library.checked_index(source, sources, f"{name}: 'edge_index[1]'"))
-    t_ptr, t_eid = library.build_csr(source, sources, f"{name}: 'edge_index[1]'")
-    destination = _plain_edges((ptr, source))[1]
-    return Layout(ptr, source, None, t_ptr, _taken(destination, t_eid), t_eid)
-
-
-def _plain_edges(edge_index: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Source and destination of each edge of a pair (ptr, source)."""
-    ptr, source = edge_index
-    nodes = torch.arange(ptr.size(0) - 1, device=ptr.device)
-    return source, torch.repeat_interleave(nodes, ptr.diff(), output_size=source.size(0))
+    lists = library.transpose(source, None, ptr, sources, weighted, f"{name}: 'edge_index[1]'")
+    return Layout(ptr, source, None, *lists)
 
 
 def _check_compressed(edge_index: Any, dim_size: int | None, name: str) -> int:
@@ -396,6 +407,8 @@ def _check_compressed(edge_index: Any, dim_size: int | None, name: str) -> int:
 
 def _cached_edges(edge_index: Any, sources: int, destinations: int, transposed: bool, name: str) -> Layout:
     """The lists that a sorted PyG ``EdgeIndex`` computes once and keeps."""
+    if edge_index._T_perm is None and (transposed or edge_index.is_sorted_by_row):
+        _fill_transposed(edge_index, name)
     (ptr, col), eid = edge_index.get_csc()
     ptr = _fit(ptr, destinations, f"{name}: 'edge_index[1]'")
     col = library.checked_index(col, sources, f"{name}: 'edge_index[0]'")
@@ -405,6 +418,19 @@ def _cached_edges(edge_index: Any, sources: int, destinations: int, transposed: 
     (t_ptr, t_row), t_eid = edge_index.get_csr()
     t_ptr = _fit(t_ptr, sources, f"{name}: 'edge_index[0]'")
     return Layout(*forward, t_ptr.long(), t_row.long(), None if t_eid is None else t_eid.long())
+
+
+def _fill_transposed(edge_index: Any, name: str) -> None:
+    """Gives an EdgeIndex the lists that PyG would sort for."""
+    first, second = (1, 0) if edge_index.is_sorted_by_row else (0, 1)
+    plain = edge_index.as_tensor()
+    size, kind = edge_index.sparse_size(first), plain.dtype
+    ptr, perm = library.build_csr(plain[first].long(), size, f"{name}: 'edge_index[{first}]'")
+    if perm is None:
+        perm = torch.arange(plain.size(1), device=plain.device)
+    ends = (plain[first][perm], plain[second][perm])
+    edge_index._T_perm, edge_index._T_indptr = perm.to(kind), ptr.to(kind)
+    edge_index._T_index = ends if first == 0 else ends[::-1]
 
 
 def _fit(ptr: Tensor, size: int, name: str) -> Tensor:

@@ -21,6 +21,10 @@ from gnpool.ops.registry import kernels
 _LIBRARY = torch.library.Library("gnpool", "DEF")
 
 _LIBRARY.define("build_csr(Tensor index, SymInt size, str name) -> (Tensor ptr, Tensor perm)")
+_LIBRARY.define(
+    "transpose(Tensor source, Tensor? destination, Tensor ptr, SymInt size, bool weighted, str name) "
+    "-> (Tensor t_ptr, Tensor t_row, Tensor t_eid)"
+)
 _LIBRARY.define("checked_ptr(Tensor ptr, SymInt entries, str name) -> Tensor")
 _LIBRARY.define("checked_index(Tensor index, SymInt size, str name) -> Tensor")
 _LIBRARY.define("checked_sizes(Tensor sizes, Tensor ptr, str name) -> Tensor")
@@ -48,6 +52,15 @@ def build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor | Non
     call = _OPS.build_csr.default if _watched(index) else _build_csr
     result: tuple[Tensor, Tensor | None] = call(index, size, name)
     return result
+
+
+def transpose(
+    source: Tensor, destination: Tensor | None, ptr: Tensor, size: int, weighted: bool, name: str
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The lists of edges by source, see :func:`gnpool.ops.reference.transpose`; errors call ``source`` so."""
+    call = _OPS.transpose.default if _watched(source) or _watched(ptr) else _transpose
+    t_ptr, t_row, t_eid = call(source, destination, ptr, size, weighted, name)
+    return t_ptr, t_row, t_eid if weighted else None
 
 
 def checked_ptr(ptr: Tensor, entries: int, name: str) -> Tensor:
@@ -119,6 +132,24 @@ def _build_csr(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor | No
     except IndexError as error:
         raise IndexError(f"{name} must lie in [0, {size}), {error}") from error
     return result
+
+
+def _transpose(
+    source: Tensor, destination: Tensor | None, ptr: Tensor, size: int, weighted: bool, name: str
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    try:
+        lists: tuple[Tensor, Tensor, Tensor | None] = kernels(source.device.type).transpose(
+            source, destination, ptr, size, weighted
+        )
+    except IndexError as error:
+        raise IndexError(f"{name} must lie in [0, {size}), {error}") from error
+    return lists
+
+
+def _transpose_op(*args: Any) -> tuple[Tensor, ...]:
+    t_ptr, t_row, t_eid = _transpose(*args)
+    weighted = args[4]
+    return t_ptr, t_row, t_eid if weighted and t_eid is not None else t_ptr.new_empty(0)
 
 
 def _build_csr_op(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor]:
@@ -195,6 +226,13 @@ def _build_csr_fake(index: Tensor, size: int, name: str) -> tuple[Tensor, Tensor
     return index.new_empty(size + 1, dtype=torch.int64), index.new_empty(index.numel(), dtype=torch.int64)
 
 
+def _transpose_fake(
+    source: Tensor, destination: Tensor | None, ptr: Tensor, size: int, weighted: bool, name: str
+) -> tuple[Tensor, ...]:
+    edges = source.numel()
+    return tuple(source.new_empty(n, dtype=torch.int64) for n in (size + 1, edges, edges if weighted else 0))
+
+
 def _checked_fake(index: Tensor, size: int, name: str) -> Tensor:
     return torch.empty_like(index, dtype=torch.int64)
 
@@ -236,6 +274,7 @@ def one_by_one(op: Callable[..., Any], info: Any, in_dims: tuple[int | None, ...
 
 for _name, _kernel, _fake in (
     ("build_csr", _build_csr_op, _build_csr_fake),
+    ("transpose", _transpose_op, _transpose_fake),
     ("checked_ptr", _checked_ptr, _checked_fake),
     ("checked_index", _checked_index, _checked_fake),
     ("checked_sizes", _checked_sizes, _checked_sizes_fake),
@@ -248,6 +287,7 @@ for _name, _kernel, _fake in (
 
 for _op in (
     _OPS.build_csr.default,
+    _OPS.transpose.default,
     _OPS.checked_ptr.default,
     _OPS.checked_index.default,
     _OPS.checked_sizes.default,

@@ -234,8 +234,7 @@ def entries(
     z = x if col is None else x[col]
     if weight is not None:
         z = z * (weight if eid is None else weight[eid]).to(z.dtype)[:, None]
-    segments = torch.arange(ptr.numel() - 1, device=ptr.device)
-    return z, torch.repeat_interleave(segments, ptr.diff(), output_size=z.size(0))
+    return z, destinations(ptr, z.size(0))
 
 
 def pool(
@@ -286,7 +285,7 @@ def first_derivatives(
     return grad_x, grad_weight, grad_p, grad_q
 
 
-# The backend: the three functions that every set of kernels offers, see ops/registry.py.
+# The backend: the four functions that every set of kernels offers, see ops/registry.py.
 
 
 def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
@@ -300,6 +299,27 @@ def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
     check_range(index, size)
     ordered, perm = torch.sort(index.long(), stable=True)
     return torch.searchsorted(ordered, torch.arange(size + 1, device=index.device)), perm
+
+
+def transpose(
+    source: Tensor, destination: Tensor | None, ptr: Tensor, size: int, weighted: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Group edges by ``source`` (E,): t_ptr (size + 1,), and destination and number of each edge in a stable order.
+
+    Without ``destination`` (E,) the edges are grouped by it already, at ``ptr``. Without ``weighted`` nobody asks for
+    the numbers of the edges, and a backend may give None for them.
+
+    Raises:
+        IndexError: as :func:`build_csr`.
+    """
+    t_ptr, perm = build_csr(source, size)
+    assert perm is not None
+    return t_ptr, (destinations(ptr, perm.numel()) if destination is None else destination)[perm], perm
+
+
+def destinations(ptr: Tensor, edges: int) -> Tensor:
+    """The destination of each edge where they are grouped by it, (E,)."""
+    return torch.repeat_interleave(torch.arange(ptr.numel() - 1, device=ptr.device), ptr.diff(), output_size=edges)
 
 
 def pool_fwd(

@@ -1,7 +1,7 @@
 """Which kernels run: one record per backend, one environment variable to force one.
 
-A backend is a module with three functions, ``build_csr``, ``pool_fwd`` and ``pool_bwd``, whose signatures and
-meaning are those of :mod:`gnpool.ops.reference`. It is imported when it is first used, never by ``import gnpool``.
+A backend is a module with four functions, ``build_csr``, ``transpose``, ``pool_fwd`` and ``pool_bwd``, whose signatures
+and meaning are those of :mod:`gnpool.ops.reference`. It is imported when it is first used, never by ``import gnpool``.
 """
 
 from __future__ import annotations

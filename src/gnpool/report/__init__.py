@@ -3,8 +3,8 @@
 from gnpool.report.answer import Answer, answer
 from gnpool.report.grids import TextGrid, grids, number, pair_lines, run_so_far, verdict_counts
 from gnpool.report.interval import bootstrap
-from gnpool.report.markdown_tables import markdown
-from gnpool.report.page import answer_of, page
+from gnpool.report.markdown.tables import markdown
+from gnpool.report.page.page import answer_of, page
 from gnpool.report.reading import read_study
 from gnpool.report.study import Study, Training
 from gnpool.report.verdicts import Counts, by_kind

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gnpool.display.models import GNP
 from gnpool.report.grids import run_so_far
 from gnpool.report.verdicts import Counts, by_kind, is_compared, is_gnp
 
@@ -36,7 +37,7 @@ def answer(tables: Sequence[Result]) -> Answer:
     """How the tables compare with the paper, or, where nothing is published, how GNP compares with the others."""
     cells = list(distinct(tables))
     kinds = by_kind(cells)
-    gnp, others = kinds["GNP"], kinds["baselines"]
+    gnp, others = kinds[GNP], kinds["baselines"]
     more = tuple(dict.fromkeys(f"Reduced. {table['meta']['notes']}." for table in tables if _notes(table)))
     lacking = [str(table["table"]) for table in tables if run_so_far(table)]
     if lacking:

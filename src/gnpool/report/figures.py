@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gnpool.display.palette import COLORS, MARKERS
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, which the colour-blind can tell apart, and a marker for each as well.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # GNP, GNP*, then others, as on the page
-MARKERS = ("o", "s", "^", "D", "v", "P")
 DPI = 110
 FLOOR = 0.01  # percent: what is below is drawn here, since 0 has no place on a logarithmic axis
 PUBLISHED = (50, 100)  # nodes: what the paper shows

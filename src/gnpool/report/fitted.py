@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnpool.display.models import is_gnp
 from gnpool.report.answer import Answer
 from gnpool.report.study import Training
 
@@ -133,7 +134,7 @@ def _by_size(fit: Fit, models: Sequence[Mapping[str, Any]]) -> list[dict[str, An
     if not isinstance(curve, Mapping) or not isinstance(errors, Mapping):
         return []
     return [
-        {"row": f"/{label}", "column": str(round(size)), "ours": _percent(error), "gnp": _is_gnp(label)}
+        {"row": f"/{label}", "column": str(round(size)), "ours": _percent(error), "gnp": is_gnp(label)}
         for label in [str(model.get("label")) for model in models]
         for size, error in zip(_list(curve.get("sizes")), _list(errors.get(label)), strict=False)
     ]
@@ -141,7 +142,7 @@ def _by_size(fit: Fit, models: Sequence[Mapping[str, Any]]) -> list[dict[str, An
 
 def _by_part(fit: Fit, models: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     columns = {part: f"{part}: {_words(_get(fit, 'split', part)) or 'graphs'}" for part in PARTS}
-    rows = [(_name(model), _is_gnp(str(model.get("label"))), model) for model in models]
+    rows = [(_name(model), is_gnp(str(model.get("label"))), model) for model in models]
     if isinstance(fit.get("constant"), Mapping):
         rows.append(("best constant", False, fit["constant"]))
     return [
@@ -164,10 +165,6 @@ def _name(model: Mapping[str, Any]) -> str:
         if model.get("finished", True)
         else f"{shown}, a first look"
     )
-
-
-def _is_gnp(label: str) -> bool:
-    return label.startswith("GNP")
 
 
 def _percent(error: Any) -> dict[str, Any] | None:

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-MODEL_COLUMN = "model"  # of rows that stand beside the grid: they are shown as the columns of a grid of their own
+from gnpool.display.models import MODEL_COLUMN
+
 WIDTH = 120  # characters; where a grid is wider, deviations are left out, and then it is cut: results.json has them
 Result = Mapping[str, Any]  # a table of results.json, or a cell
 Place = tuple[str, str, Result]  # row, column and cell of a grid

@@ -9,12 +9,15 @@ import numpy as np
 RESAMPLES = 10_000
 LEVEL = 0.95
 SEED = 0
+LEAST = 3  # values that an interval needs
 
 
 def bootstrap(
     values: Sequence[float | None], *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED
 ) -> tuple[float, float] | None:
-    """The percentile bootstrap interval of the mean, the same on every machine; None for fewer than two values.
+    """The percentile bootstrap interval of the mean, the same on every machine; None for fewer than three values.
+
+    Resampling two values gives little more than the two values.
 
     Args:
         values (Sequence): A value a run; None, a run that failed, is left out.
@@ -29,7 +32,7 @@ def bootstrap(
         (1.08, 1.68)
     """
     good = np.array([value for value in values if value is not None], dtype=float)
-    if len(good) < 2:
+    if len(good) < LEAST:
         return None
     drawn = np.random.default_rng(seed).integers(0, len(good), size=(resamples, len(good)))
     means = good[drawn].mean(axis=1)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnpool.display.models import GNP
 from gnpool.report.fitted import fit_machine, fit_tables, fit_trainings
 from gnpool.report.shape import check_tables
 from gnpool.report.study import Study, Training
@@ -145,7 +146,7 @@ def _from_tables(tables: Sequence[Mapping[str, Any]]) -> list[Training]:
         for cell in table["cells"]:
             for name, curve in (cell.get("curves") or {}).items():
                 found.setdefault(cell["row"], {})[f"{cell['column']}.{name}"] = np.array(curve, dtype=float)
-    return [Training(task=task, data="", model="GNP", curves=curves) for task, curves in found.items()]
+    return [Training(task=task, data="", model=GNP, curves=curves) for task, curves in found.items()]
 
 
 def _machines(metas: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:

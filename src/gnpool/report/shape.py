@@ -81,6 +81,7 @@ _CELL = _fields(
         "form": _maybe(_TEXT),
         "forms": _by_name(_fields({"ours": _SUMMARY}, {"verdict": _TEXT})),
         "search": _maybe(_TEXT),
+        "anew": _maybe(_TEXT),
         "published": _maybe(_each(_TEXT)),
         "curves": _maybe(_by_name(_each(_each(_maybe(_NUMBER))))),
     },

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gnpool.display import models as display
+
 Cell = Mapping[str, Any]  # of results.json
 # In the order in which they are shown. "both fail" counts as matched, and "failed" (no run came to an end, and nothing
 # is published) as not run.
@@ -88,13 +90,13 @@ def is_gnp(cell: Cell) -> bool:
     """Whether GNP is in this cell; results that do not say it are asked by their names."""
     if "gnp" in cell:
         return bool(cell["gnp"])
-    return "gnp" in f"{cell['row']} {cell['column']}".lower()
+    return display.is_gnp(f"{cell['row']} {cell['column']}")
 
 
 def by_kind(cells: Iterable[Cell]) -> dict[str, Counts]:
     """Counts of GNP's cells and of those of the baselines."""
     found = list(cells)
     return {
-        "GNP": count(cell for cell in found if is_gnp(cell)),
+        display.GNP: count(cell for cell in found if is_gnp(cell)),
         "baselines": count(cell for cell in found if not is_gnp(cell)),
     }

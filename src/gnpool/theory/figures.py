@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gnpool.display.palette import COLORS, MARKERS
 from gnpool.theory.study import LINEAR, MLP, VECTOR, RegressionRow, Study
 from gnpool.theory.targets import PlaneMap
 from gnpool.theory.widths import WidthRow
@@ -16,9 +17,6 @@ from gnpool.theory.widths import WidthRow
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, which the colour-blind can tell apart, and a marker for each as well.
-COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
-MARKERS = ("o", "s", "^", "v", "D", "P")
 DPI = 110
 FLOOR, CEILING = 1e-1, 1e3  # percent: the ends of the colour scale
 

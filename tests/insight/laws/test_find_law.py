@@ -135,11 +135,20 @@ def test_what_is_outside_is_called_approximate(label):
 def test_a_tie_that_larger_sizes_would_break_is_undecided():
     """With 5 % noise sum / (n + 1) and a smaller mean cannot be told apart at 20 to 29 elements."""
     noise = np.random.default_rng(1)
-    data = sets(300, lambda x: float(x.mean()) * (1 + 0.05 * noise.standard_normal()), low=20, high=30)
+    data = sets(300, lambda x: 1.1 * float(x.mean()) * (1 + 0.05 * noise.standard_normal()), low=20, high=30)
     found = find_law(data)
     assert found.verdict == "undecided"
     assert "mean_with_0" in " ".join(map(str, found.alternatives))
     assert "mean_i(x_i)" in str(found.law)
+
+
+def test_a_factor_of_one_is_more_likely_than_another_simple_one():
+    """The mean of the noise is 2.5 standard errors from 0: a fitted number would be the noise, and 1 is the answer."""
+    noise = np.random.default_rng(1).standard_normal(400)
+    noise = (noise - noise.mean()) / noise.std() + 2.5 / 20
+    draws = iter(noise.tolist())
+    found = find_law(sets(400, lambda x: float(x.max()) * (1 + 0.05 * next(draws))))
+    assert (found.verdict, str(found.law)) == ("law", "y = max_i(x_i)")
 
 
 def test_features_have_the_names_they_are_given():

@@ -18,6 +18,7 @@ from gnpool.insight.laws.search import Candidate, Matrix, fit, predictions, sear
 from gnpool.insight.laws.space import Level, Sample, level_of, terms_and_values, values_of
 from gnpool.insight.laws.trust import FACTORS, Trust, certify
 
+VERSION = 2  # of the finder: a change of what it finds is another version, so that studies do not mix outcomes
 ROWS = {"graph": 1000, "set": 1000, "node": 3000}  # targets that the search looks at; the numbers are fitted to all
 LEAST = 30  # targets, below which nothing can be said
 CHANCE = 0.01  # how often a law may be called approximate

@@ -23,7 +23,8 @@ PARTNERS = 600  # terms that are paired with every other one, the best by themse
 KEPT = 400  # candidates whose numbers are fitted exactly
 ANOTHER = math.log(4)  # nats for a second term or an intercept: most laws have one term
 NICE = (1.0, 2.0, 0.5, 3.0, 4.0, 1 / 3, 0.25)  # factors that are simpler than a number: cheaper than half a logarithm
-SIGN_AND_NICE = math.log(2 * len(NICE))
+SIGN_AND_ONE = math.log(2 * 2)  # nats: half of the simple factors are 1
+SIGN_AND_NICE = math.log(2 * 2 * (len(NICE) - 1))  # and the others share the other half
 RANGE = math.log(8)  # nats: a fitted number may be anywhere within a few orders of magnitude
 COLLINEAR = 1e-9  # a pair whose columns are nearer than this says nothing that one of them does not
 MOST_RELATIVE = 0.4
@@ -205,7 +206,8 @@ def fit(values: Floats, y: Floats, cost: float, columns: tuple[int, ...], interc
             numbers = design.shape[1] - len(fixed)
             solved = free if not fixed else _solve(design, y, noise, fixed)
             tried = Candidate(columns, intercept, noise, *solved, 0.0)
-            price = shared + count * SIGN_AND_NICE + numbers * _price_of_a_number(y)
+            simple = sum(SIGN_AND_ONE if abs(factor) == 1 else SIGN_AND_NICE for factor in fixed.values())
+            price = shared + simple + numbers * _price_of_a_number(y)
             tried = replace(tried, length=_left(tried, values, y) + price)
             best = tried if best is None or tried.length < best.length else best
     assert best is not None

@@ -17,11 +17,12 @@ from gnpool.engine import StoppedError
 from gnpool.lab.classification.folds import Fold, Ids, shuffled, split
 from gnpool.lab.classification.graph_bank import NONE, GraphBank
 from gnpool.models import ASAPClassifier, SAGClassifier
-from gnpool.models.replica_gnp import set_range
-from gnpool.models.replicas import Dice
+from gnpool.models.stacked.gnp import set_range
+from gnpool.models.stacked.replicas import Dice
 from gnpool.nn import GNPAggregation
+from gnpool.store.errors import Damaged
 from gnpool.training import Setting
-from gnpool.training.checkpoint import fingerprint_of, read_checkpoint, write_checkpoint
+from gnpool.training.checkpoint import check_like, fingerprint_of, read_checkpoint, write_checkpoint
 from gnpool.training.optimizer import CLIP_EPS, StackedOptimizer
 from gnpool.training.stack import GROUPS, Stack
 
@@ -312,7 +313,7 @@ def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _restore(stack: FoldStack, path: Path, fingerprint: str) -> None:
-    state = read_checkpoint(path, fingerprint)
+    state = read_checkpoint(path, fingerprint, lambda tensors: _check(stack, tensors))
     if state is None:
         return
     stack._pack(state["active"].numpy())
@@ -331,6 +332,20 @@ def _restore(stack: FoldStack, path: Path, fingerprint: str) -> None:
     for score, (epochs, epoch, loss, accuracy, failed) in zip(stack.scores, state["scores"].tolist(), strict=True):
         score.epochs, score.epoch, score.val_loss, score.val_accuracy = int(epochs), int(epoch), loss, accuracy
         score.failed = f"diverged in epoch {int(epochs) - 1}" if failed else None
+
+
+def _check(stack: FoldStack, state: dict[str, Tensor]) -> None:
+    """Raise :class:`~gnpool.store.errors.Damaged` if a stack that has not begun cannot go on from such a state."""
+    left = len(state["active"]) if "active" in state and state["active"].ndim else 0
+    of_active = ("flat", "alive", "active", "ended", "optimizer/first", "optimizer/second")
+    expected = {name: value[:left] if name in of_active else value for name, value in _state(stack).items()}
+    check_like(state, expected)
+    active, numbers = state["active"], state["scores"]
+    if not (set(active.tolist()) <= set(range(len(stack.runs))) and bool((active.diff() > 0).all())):
+        raise Damaged("its runs are none of this stack")
+    epochs = torch.cat([state["epoch"][None], numbers[:, 0], numbers[:, 1] + 1])
+    if not bool(((epochs >= 0) & (epochs <= stack.method.epochs) & (epochs == epochs.round())).all()):
+        raise Damaged("its epochs are none of this stack")
 
 
 def _nll(out: Tensor, y: Tensor) -> Tensor:

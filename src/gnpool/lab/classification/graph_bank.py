@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from gnpool.lab.classification.folds import Ids
-from gnpool.models.replicas import Graphs, GraphStack, Neighbors
+from gnpool.models.stacked.replicas import Graphs, GraphStack, Neighbors
 
 NONE = -1  # in place of a graph
 

@@ -209,7 +209,7 @@ def training_unit(
         epochs=amount.epochs,
         stacked=lesson.stacked,
         device=device,
-        checkpoint=None if caller.checkpoint is None else caller.checkpoint / "training.pt",
+        checkpoint=caller.checkpoint,
         progress=lambda epoch, epochs, error: caller.tell(
             (0.98 * epoch / epochs, error if error is None else 100 * error)
         ),

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from gnpool.data import parse_edge_list
+from gnpool.display.models import GNP
 from gnpool.influence import CascadeGraph
 from gnpool.influence.labels import PUBLISHED_RUNS, PUBLISHED_SETS
 from gnpool.influence.train import PUBLISHED_EPOCHS
@@ -24,7 +25,7 @@ from gnpool.lab.table import Scope
 VARIABLE = "GNPOOL_DATA"  # a folder with monstor/graphs.zip
 TARGETS = ("Extended", "Celebrity", "WannaCry")  # in the order of work
 PROBABILITIES = ("BT", "JI", "LP")
-MODELS = {"max": "max", "sum": "sum", "GNP": "gnp"}  # row -> aggregation
+MODELS = {"max": "max", "sum": "sum", GNP: "gnp"}  # row -> aggregation
 BASELINES = ("simulated", "degree", "random")  # rows that train nothing
 STACKED = {"BT": 3, "JI": 2, "LP": 5}  # models; two more for BT and LP of Celebrity
 SEEDS, RUNS = 100, 3  # seeds to choose; runs of the paper

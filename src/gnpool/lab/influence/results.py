@@ -6,6 +6,7 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Any
 
+from gnpool.display.models import GNP, is_gnp
 from gnpool.influence.train import BATCH
 from gnpool.lab.influence.lessons import LEARNED_WITH, MODELS, Choice, InfluenceAmount, choices_of, lessons
 from gnpool.lab.results import DATA_SEED, spread, verdict
@@ -30,7 +31,7 @@ def influence_results(table: InfluenceTable, store: Store, amount: InfluenceAmou
         found[cell.row, cell.column] = records
         paper = table.published(cell.row, cell.column)
         entry: dict[str, Any] = {"row": cell.row, "column": cell.column, "ours": None, "paper": paper}
-        entry |= {"metric": METRIC, "gnp": cell.row == "GNP"}
+        entry |= {"metric": METRIC, "gnp": is_gnp(cell.row)}
         if records:
             meta = meta or records[0].meta
             seconds += sum(record.meta["seconds"] for record in records)
@@ -51,7 +52,7 @@ def influence_results(table: InfluenceTable, store: Store, amount: InfluenceAmou
         "columns_are": None,
         "cells": cells,
         "differences": [
-            {"column": column, **difference(found["max", column], found["GNP", column])}  # GNP minus max
+            {"column": column, **difference(found["max", column], found[GNP, column])}  # GNP minus max
             for column in columns
         ],
         "meta": {

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 import torch
 
+from gnpool.display.models import CRYSTAL
 from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.real.graphs import REAL, RealExam, statistics_of
 from gnpool.lab.recipes.crystallised import crystallised
-from gnpool.lab.recipes.models import CRYSTAL, FIXED, GRAPH_TASKS, graph_fixed, graph_gnp, graph_other
+from gnpool.lab.recipes.models import FIXED, GRAPH_TASKS, graph_fixed, graph_gnp, graph_other
 from gnpool.lab.recipes.table import Cell, Table, published_table
 from gnpool.lab.results import spread, verdict
 from gnpool.lab.running.job import Bench, Job, Key

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gnpool.insight import Crystal, Trial, crystallize
-from gnpool.insight.crystallize import EXACT, SETTINGS
+from gnpool.insight.crystallize import EXACT, FRESH, SETTINGS
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import STAR, Exam, Recipe
 from gnpool.lab.recipes.training import CRITERIA, chosen_models
@@ -90,6 +90,19 @@ def validation_of(crystallised: Record) -> float:
             return math.inf
         losses.append(0.0 if loss <= EXACT * abs(tried[0]["loss"] or 0.0) else loss)
     return math.fsum(losses) / len(losses)
+
+
+def made_anew(crystallised: Record) -> str:
+    """What the models are where most of them were trained anew with one pooling in every layer; else nothing.
+
+    Such a model owes the choice of the pooling to the learned one, and none of its weights.
+    """
+    crystals = crystallised.scores["crystals"]
+    fresh = [crystal for crystal in crystals if str(crystal.get("text", "")).endswith(FRESH)]
+    names = {name for crystal in fresh for layer in crystal["poolings"].values() for name in layer.values()}
+    if 2 * len(fresh) <= len(crystals) or len(names) != 1:
+        return ""
+    return f"{names.pop()}, trained anew in {len(fresh)} of {len(crystals)} seeds"
 
 
 def _tell(progress: Callable[[float], None], place: int, models: int, number: int, total: int, _: str) -> None:

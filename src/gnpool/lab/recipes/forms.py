@@ -15,7 +15,7 @@ from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import Exam, Recipe
 from gnpool.lab.running.job import Key
 from gnpool.lab.table import SEARCHES
-from gnpool.models.parts import FORMS
+from gnpool.models.networks.parts import FORMS
 from gnpool.store import Record, Store
 
 

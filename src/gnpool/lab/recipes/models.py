@@ -8,7 +8,6 @@ from gnpool.tasks import get_task
 FIXED = ("sum", "max", "mean", "min")
 GRAPH_TASKS = ("invsize", "harmonic", "maxdegree")
 SET_TASKS = ("mu_post", "sigma2_post", "mu_map", "sigma2_map")
-CRYSTAL = "GNP*"  # the row beside GNP: such models with exact poolings in place of the learned ones
 
 
 def graph_gnp(task: str, structure: str | None = None, features: str | None = None, **options: object) -> Recipe:

@@ -8,7 +8,9 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gnpool.display.models import is_gnp
 from gnpool.lab.paper import paper_cells, paper_tables
+from gnpool.lab.recipes.crystallised import made_anew
 from gnpool.lab.recipes.forms import StoredModels, candidates, chosen, form_of, trained
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import Recipe
@@ -39,7 +41,7 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
         source, row, column = cell.published or (table.id, cell.row, cell.column)
         paper, metric = paper_cells(source).get((row, column)), metric_name(cell.recipe.spec)
         entry: dict[str, Any] = {"row": cell.row, "column": cell.column, "ours": None, "paper": paper, "metric": metric}
-        entry["gnp"] = is_gnp(cell.recipe)
+        entry["gnp"] = has_gnp(cell.recipe)
         if cell.published is not None:
             entry["published"] = list(cell.published)  # whose counterpart stands in another table
         higher = paper_tables().get(source, {}).get("lower_is_better") is False
@@ -51,6 +53,8 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
             ours, best = _ours(found, tested, searches[0], compared), chosen(found)
             if len(candidates(cell.recipe, preset)) > 1:
                 entry |= {"form": form_of(best.recipe), "forms": ours}
+            if cell.recipe.crystallised and (told := made_anew(best.record)):
+                entry["anew"] = told
             by_metric = tested[form_of(chosen(found, "metric").recipe)].scores["metric"]
             entry |= {name: value for name, value in ours[form_of(best.recipe)].items() if name != "verdict"}
             entry["by_metric"] = summary(by_metric)  # where the metric of the table selects
@@ -113,9 +117,9 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {**spread([run["mean"] for run in runs]), "median": statistics.fmean(good) if good else None}
 
 
-def is_gnp(recipe: Recipe) -> bool:
+def has_gnp(recipe: Recipe) -> bool:
     """Whether GNP is what the recipe trains, in any of its forms; other models are baselines."""
-    return any(str(part).startswith("gnp") for variant in recipe.variants for part in variant.values())
+    return any(is_gnp(str(part)) for variant in recipe.variants for part in variant.values())
 
 
 def _curves(cell: Cell, names: Sequence[str], tensors: dict[str, Any]) -> dict[str, list[list[float | None]]]:

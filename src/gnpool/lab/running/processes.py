@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,7 +22,10 @@ from gnpool.lab.running.job import Bench, Job, Report
 from gnpool.store import Damage, Store
 
 Submit = Callable[[int, Job], "Future[bool]"]
-SPAWN = multiprocessing.get_context("spawn")  # a fork would copy torch's threads halfway, and not CUDA's
+# On Linux one process imports what takes long, once, and the others are forked from it: it has no threads of torch and
+# no CUDA, which a fork of this process would copy halfway. Elsewhere each process starts anew.
+CONTEXT = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+PRELOADED = ["torch_geometric.nn"]  # and so torch
 LISTEN_SECONDS = 0.05  # between looks for messages
 PATIENCE = 5.0  # seconds for the last messages; a child that was killed may have left half of one
 _bench: Bench | None = None  # of a child
@@ -41,7 +45,7 @@ def process_pool(
     Leaving the block stops what still runs; it saves its state first. Whatever children have to say is said here, by
     one thread: reports, damaged files and warnings. A child whose parent was killed ends at once.
     """
-    stop, messages = SPAWN.Event(), SPAWN.SimpleQueue()
+    stop, messages = CONTEXT.Event(), CONTEXT.SimpleQueue()
     problems: list[Exception] = []
     ended = threading.Event()  # and not a last message: a child that was killed may hold the lock for writing
 
@@ -95,7 +99,9 @@ def children(
     second time, the processes are killed. A child whose parent was killed calls ``orphaned`` and ends at once.
     """
     others = multiprocessing.active_children()
-    pool = ProcessPoolExecutor(count, mp_context=SPAWN, initializer=_born, initargs=(begin, start, orphaned))
+    CONTEXT.set_forkserver_preload(PRELOADED)
+    born = (begin, start, orphaned, dict(os.environ))
+    pool = ProcessPoolExecutor(count, mp_context=CONTEXT, initializer=_born, initargs=born)
     with _deaf():  # Ctrl-C reaches all processes; the parent decides, and children are born deaf
         for _ in range(count):
             pool.submit(int)  # none is idle yet, so that each starts one
@@ -116,7 +122,11 @@ def children(
             raise
 
 
-def _born(begin: Callable[..., None], start: tuple[Any, ...], orphaned: Callable[[], object]) -> None:
+def _born(
+    begin: Callable[..., None], start: tuple[Any, ...], orphaned: Callable[[], object], environment: dict[str, str]
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(environment)  # of now: the process that this one was forked from may be older
     threading.Thread(target=_end_with_parent, args=(orphaned,), daemon=True).start()
     torch.set_num_threads(1)
     load_again()

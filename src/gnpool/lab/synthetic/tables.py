@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gnpool.lab.paper import MODEL_COLUMN
+from gnpool.display.models import CRYSTAL, GNP, MODEL_COLUMN
 from gnpool.lab.recipes.crystallised import crystallised
 from gnpool.lab.recipes.models import (
-    CRYSTAL,
     FIXED,
     GRAPH_TASKS,
     SET_TASKS,
@@ -40,7 +39,7 @@ def _exp_graph(task: str) -> Iterator[Cell]:
             yield Cell(readout, aggregation, graph_fixed(task, aggregation, readout), Exam())
     for model in ("SortPool", "Set2Set", "SAGPool"):
         yield Cell(model, MODEL_COLUMN, graph_other(task, model), Exam())
-    yield Cell("GNP", MODEL_COLUMN, graph_gnp(task), Exam())
+    yield Cell(GNP, MODEL_COLUMN, graph_gnp(task), Exam())
     yield Cell(CRYSTAL, MODEL_COLUMN, crystallised(graph_gnp(task)), Exam())
 
 
@@ -68,7 +67,7 @@ def _heterogeneous(task: str) -> Iterator[Cell]:
 def _node_a() -> Iterator[Cell]:
     for task in ("bfs", "shortest"):
         for pooling in (*FIXED, "gnp"):
-            yield Cell(task, "GNP" if pooling == "gnp" else pooling, node(task, pooling), Exam())
+            yield Cell(task, GNP if pooling == "gnp" else pooling, node(task, pooling), Exam())
         yield Cell(task, CRYSTAL, crystallised(node(task, "gnp")), Exam())
 
 
@@ -102,7 +101,7 @@ def _set() -> Iterator[Cell]:
 
 
 def _ablation_a() -> Iterator[Cell]:
-    for column, pooling in (("GNP", "gnp"), ("GNP_plus_only", "gnp+")):
+    for column, pooling in ((GNP, "gnp"), ("GNP_plus_only", "gnp+")):
         yield Cell("harmonic", column, graph_gnp("harmonic", pooling=pooling), Exam())
         yield Cell("shortest", column, node("shortest", pooling), Exam())
         yield Cell("sigma2_post", column, set_model("sigma2_post", f"basic/{pooling}"), Exam())
@@ -110,7 +109,7 @@ def _ablation_a() -> Iterator[Cell]:
 
 def _ablation_b() -> Iterator[Cell]:
     for label in ("BA", "Tree", "Ladder"):
-        for column, pooling in (("GNP", "gnp"), ("GNP_plus_only", "gnp+")):
+        for column, pooling in ((GNP, "gnp"), ("GNP_plus_only", "gnp+")):
             yield Cell(label, column, graph_gnp("harmonic", pooling=pooling), Exam(structure=STRUCTURE_OF[label]))
 
 
@@ -123,7 +122,7 @@ def _behavior_app() -> Iterator[Cell]:
 def _nodefeat() -> Iterator[Cell]:
     exam = Exam(features="uniform")
     for task in GRAPH_TASKS:
-        yield Cell("GNP", task, graph_gnp(task, features="uniform"), exam)
+        yield Cell(GNP, task, graph_gnp(task, features="uniform"), exam)
         yield Cell(CRYSTAL, task, crystallised(graph_gnp(task, features="uniform")), exam)
         for aggregation in FIXED:
             for readout in FIXED:
@@ -140,13 +139,13 @@ def _act() -> Iterator[Cell]:
 def _fig_size() -> Iterator[Cell]:
     best = {"invsize": [("sum", "max")], "harmonic": [("sum", "max")], "maxdegree": [("sum", "max"), ("sum", "mean")]}
     for task in GRAPH_TASKS:
-        models = {"GNP": graph_gnp(task), CRYSTAL: crystallised(graph_gnp(task))}
+        models = {GNP: graph_gnp(task), CRYSTAL: crystallised(graph_gnp(task))}
         models |= {f"{a},{r}": graph_fixed(task, a, r) for a, r in best[task]}
         models["SAGPool"] = graph_other(task, "SAGPool")
         for label, recipe in models.items():
             for size in SIZES:
                 yield Cell(f"{task}/{label}", str(size), recipe, Exam(sizes=(size, size + 1)))
-        for label in ("GNP", CRYSTAL):
+        for label in (GNP, CRYSTAL):
             for structure, options in LARGE.items():
                 exam = Exam(sizes=(LARGEST, LARGEST + 1), count=LARGE_COUNT, **options)
                 yield Cell(f"{task}/{label}, {structure}", str(LARGEST), models[label], exam)
@@ -162,7 +161,7 @@ def _fig_pq() -> Iterator[Cell]:
 def _demo() -> Iterator[Cell]:
     for task in GRAPH_TASKS:
         table = f"exp_graph_{task}"
-        yield Cell("GNP", task, graph_gnp(task), Exam(), (table, "GNP", MODEL_COLUMN))
+        yield Cell(GNP, task, graph_gnp(task), Exam(), (table, GNP, MODEL_COLUMN))
         yield Cell(CRYSTAL, task, crystallised(graph_gnp(task)), Exam())
         for readout in ("sum", "mean", "max", "min"):
             yield Cell(f"sum,{readout}", task, graph_fixed(task, "sum", readout), Exam(), (table, readout, "sum"))

@@ -9,7 +9,7 @@ from torch import Tensor
 from gnpool.ops.cpu.arithmetic import BLOCK
 from gnpool.ops.cpu.backward import bwd_merge_kernel, bwd_rows_kernel, bwd_segment_kernel, bwd_sources_kernel
 from gnpool.ops.cpu.forward import PARTS, PIECE, fwd_kernel, fwd_merge_kernel
-from gnpool.ops.cpu.lists import ORDERED, plan_kernel, sort_kernel
+from gnpool.ops.cpu.lists import ORDERED, plan_kernel, sort_kernel, transpose_kernel
 from gnpool.ops.cpu.near import near_kernel, near_merge_kernel, near_plan_kernel
 from gnpool.ops.cpu.nodes import node_kernel, node_slope_kernel, node_sum_kernel, node_uniform_kernel
 from gnpool.ops.cpu.threads import run_on_threads, thread_count
@@ -103,6 +103,20 @@ def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
     if code >= 0:
         raise IndexError(f"got {int(index[code])} at position {code}")
     return ptr, None if code == ORDERED else perm
+
+
+def transpose(
+    source: Tensor, destination: Tensor | None, ptr: Tensor, size: int, weighted: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """As :func:`gnpool.ops.reference.transpose`, by counting; numbers that nobody asks for are None."""
+    source, destination, ptr = _dense(source.long(), None if destination is None else destination.long(), ptr)
+    t_ptr, t_row = source.new_empty(size + 1), torch.empty_like(source)
+    t_eid = torch.empty_like(source) if weighted else None
+    lists = (source.data_ptr(), _at(destination), ptr.data_ptr(), source.numel(), size)
+    code = transpose_kernel(*lists, t_ptr.data_ptr(), t_row.data_ptr(), _at(t_eid))
+    if code >= 0:
+        raise IndexError(f"got {int(source[code])} at position {code}")
+    return t_ptr, t_row, t_eid
 
 
 def pool_fwd(

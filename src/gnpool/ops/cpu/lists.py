@@ -1,10 +1,11 @@
-"""Index kernels on the CPU: the list of long segments, and the stable counting sort behind ``build_csr``."""
+"""Index kernels on the CPU: the list of long segments, and the counting behind ``build_csr`` and ``transpose``."""
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
 
 import numpy as np
+from numba import njit
 
-from gnpool.ops.cpu.arithmetic import compiled, pointer
+from gnpool.ops.cpu.arithmetic import INLINE, compiled, pointer
 from gnpool.ops.cpu.forward import PIECE
 
 #: What :func:`sort_kernel` returns where there was nothing to sort, and where there was.
@@ -27,10 +28,12 @@ def plan_kernel(ptr_at, S, long_at):
     return count, slots
 
 
-@compiled
-def sort_kernel(index_at, E, size, ptr_at, perm_at):
-    """Stable counting sort. Returns ORDERED, without a perm, or SORTED, or the first bad position."""
-    index, ptr, perm = pointer(index_at, np.int64(0)), pointer(ptr_at, np.int64(0)), pointer(perm_at, np.int64(0))
+@njit(**INLINE)
+def count(index, E, size, ptr):
+    """Fills ``ptr`` (size + 1,) and returns ORDERED, SORTED (out of order) or the first bad position.
+
+    Where the index is out of order, ptr[s + 1] is the first place of s, and stands at its end when all are dealt out.
+    """
     ordered = True
     previous = np.int64(0)
     for s in range(size + 1):
@@ -38,23 +41,54 @@ def sort_kernel(index_at, E, size, ptr_at, perm_at):
     for e in range(E):
         value = index[e]
         if value < 0 or value >= size:
-            return e
+            return np.int64(e)
         ordered &= value >= previous
         previous = value
         ptr[value + 1] += 1
     total = np.int64(0)
-    if ordered:
-        for s in range(1, size + 1):
-            total += ptr[s]
-            ptr[s] = total
-        return np.int64(ORDERED)
-    # ptr[s + 1] holds the next free place of segment s while the entries are dealt out, and its end afterwards.
     for s in range(1, size + 1):
-        count = ptr[s]
-        ptr[s] = total
-        total += count
+        n = ptr[s]
+        ptr[s] = total + n if ordered else total
+        total += n
+    return np.int64(ORDERED if ordered else SORTED)
+
+
+@compiled
+def sort_kernel(index_at, E, size, ptr_at, perm_at):
+    """Stable counting sort. Returns ORDERED, without a perm, or SORTED, or the first bad position."""
+    index, ptr, perm = pointer(index_at, np.int64(0)), pointer(ptr_at, np.int64(0)), pointer(perm_at, np.int64(0))
+    code = count(index, E, size, ptr)
+    if code == SORTED:
+        for e in range(E):
+            place = ptr[index[e] + 1]
+            perm[place] = e
+            ptr[index[e] + 1] = place + 1
+    return code
+
+
+@compiled
+def transpose_kernel(source_at, destination_at, ptr_at, E, size, t_ptr_at, t_row_at, t_eid_at):
+    """Deals out destination and number of each edge by source, in one pass. Returns what :func:`count` does.
+
+    Without destinations the edges stand grouped at ``ptr``; the numbers are left out where they have no address.
+    """
+    source, destination = pointer(source_at, np.int64(0)), pointer(destination_at, np.int64(0))
+    ptr, t_ptr = pointer(ptr_at, np.int64(0)), pointer(t_ptr_at, np.int64(0))
+    t_row, t_eid = pointer(t_row_at, np.int64(0)), pointer(t_eid_at, np.int64(0))
+    code = count(source, E, size, t_ptr)
+    if code >= 0:
+        return code
+    step = np.int64(0 if code == ORDERED else 1)
+    s = np.int64(0)
     for e in range(E):
-        place = ptr[index[e] + 1]
-        perm[place] = e
-        ptr[index[e] + 1] = place + 1
-    return np.int64(SORTED)
+        place = t_ptr[source[e] + 1] if step == 1 else np.int64(e)
+        if destination_at != 0:
+            s = destination[e]
+        else:
+            while ptr[s + 1] <= e:
+                s += 1
+        t_row[place] = s
+        if t_eid_at != 0:
+            t_eid[place] = e
+        t_ptr[source[e] + 1] += step
+    return code

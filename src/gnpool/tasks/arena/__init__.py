@@ -6,6 +6,7 @@ from gnpool.tasks.arena.multitask import multitask_errors
 from gnpool.tasks.arena.pointers import pointer_accuracy, pointer_graph_accuracy, pointer_nll
 from gnpool.tasks.arena.published import PublishedTable, Score, published, published_tables
 from gnpool.tasks.arena.size_shift import SizeShift, class_shares, size_shift
+from gnpool.tasks.arena.subgraphs import disturbed
 
 __all__ = [
     "Benchmark",
@@ -15,6 +16,7 @@ __all__ = [
     "SizeShift",
     "benchmark_names",
     "class_shares",
+    "disturbed",
     "get_benchmark",
     "multitask_errors",
     "pointer_accuracy",

@@ -1,0 +1,87 @@
+"""The poolings that have a name, as points of the plane of p and the growth, where they form a lattice."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Named:
+    """A pooling with a name; ``rank`` orders names by how simple they are, for ties."""
+
+    name: str
+    p: float
+    growth: float
+    rank: int
+
+    @property
+    def q(self) -> float:
+        """The exponent of the size in published coordinates; NaN where p is 0."""
+        return published_q(self.p, self.growth)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def published_q(p: float, growth: float) -> float:
+    """q = 1/p - growth, which has no value at p = 0: NaN.
+
+    Example:
+        >>> from gnpool.display.poolings import published_q
+        >>> published_q(2.0, 0.5), published_q(0.0, 0.0)
+        (0.0, nan)
+    """
+    return 1 / p - growth if p else math.nan
+
+
+PLAIN = tuple(
+    Named(name, p, growth, rank)
+    for rank, (name, p, growth) in enumerate(
+        (
+            ("sum", 1.0, 1.0),
+            ("mean", 1.0, 0.0),
+            ("max", math.inf, 0.0),
+            ("min", -math.inf, 0.0),
+            ("harmonic sum", -1.0, -1.0),
+            ("harmonic mean", -1.0, 0.0),
+            ("L2 norm", 2.0, 0.5),
+            ("root mean square", 2.0, 0.0),
+        )
+    )
+)
+# Two that are near a point of the plane and not in it: one element joins the set first. They are what an estimate with
+# a prior looks like: sum x / (n + 1), and 1 / (n + 1) for elements of 1. By the name that a reading finds near them.
+JOINED = {
+    near: Named(name, p, growth, len(PLAIN) + k)
+    for k, (near, name, p, growth) in enumerate(
+        (("mean", "mean with a 0", 1.0, 0.0), ("harmonic sum", "harmonic sum with a 1", -1.0, -1.0))
+    )
+}
+# The last in rank, though no joined one: the other ranks stay as they were when the record was made.
+NAMES = (*PLAIN, Named("geometric mean", 0.0, 0.0, len(PLAIN) + len(JOINED)))
+BY_NAME = {named.name: named for named in (*NAMES, *JOINED.values())}
+
+
+def of_branch(branch: str) -> tuple[Named, ...]:
+    """The names that a branch can be: those of its sign of p, and all of them where one branch has any sign."""
+    if branch == "one":
+        return NAMES
+    sign = 1 if branch == "positive" else -1
+    return tuple(named for named in NAMES if named.p * sign > 0)
+
+
+def across(p: float) -> float:
+    """p on an even scale from -2 to 2: p itself between -1 and 1, and beyond them even steps of 1/p.
+
+    Example:
+        >>> from gnpool.display.poolings import across
+        >>> [across(p) for p in (float("-inf"), -1.0, 0.0, 1.0, 2.0, float("inf"))]
+        [-2.0, -1.0, 0.0, 1.0, 1.5, 2.0]
+    """
+    return p if abs(p) <= 1 else math.copysign(2 - 1 / abs(p), p)
+
+
+def parameter_distance(p: float, growth: float, named: Named) -> float:
+    """How far a point is from a name, with p on the scale of :func:`across`: max and min are not infinitely far."""
+    return math.hypot(across(p) - across(named.p), growth - named.growth)

@@ -1,0 +1,1 @@
+"""The networks: plain modules with slots for poolings."""

@@ -1,0 +1,1 @@
+"""Tables and the record as Markdown."""

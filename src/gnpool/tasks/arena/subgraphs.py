@@ -1,0 +1,77 @@
+"""Training graphs in disturbed copies: a way to show a network more shapes and sizes than there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from gnpool.tasks.streams import Stream
+
+
+def disturbed(graphs: Sequence[Data], nodes: float = 0.4, edges: float = 0.0, seed: int = 0) -> list[Data]:
+    r"""A copy of each graph without a random share of its nodes and with random edges more, under the same label.
+
+    The shares are uniform in [0, ``nodes``] and [0, ``edges``], others for each graph, and at least one node stays. A
+    label that hangs on a small part of the graph is wrong for some of the copies: it becomes noise, which a network can
+    stand, while the rest of the graph takes shapes that no training graph has.
+
+    Args:
+        graphs (Sequence[Data]): With an ``edge_index`` that holds both directions of each edge. Tensors whose first
+            dimension is the number of nodes belong to them, all others to the graph. Edges must have no features.
+        nodes (float, optional): The largest share of nodes to leave out. (default: ``0.4``)
+        edges (float, optional): The largest number of random edges to add, as a share of those that are left.
+            (default: ``0.0``)
+        seed (int, optional): Another number, other copies. (default: ``0``)
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.tasks.arena import disturbed
+        >>> path = torch.stack((torch.arange(9), torch.arange(1, 10)))
+        >>> path = torch.cat((path, path.flip(0)), dim=1)
+        >>> disturbed([Data(x=torch.ones(10, 1), edge_index=path, y=torch.tensor([1]))], seed=1)
+        [Data(x=[8, 1], edge_index=[2, 12], y=[1])]
+    """
+    if not 0.0 <= nodes < 1.0:
+        raise ValueError(f"disturbed: 'nodes' must lie in [0, 1), got {nodes}")
+    if edges < 0.0:
+        raise ValueError(f"disturbed: 'edges' must not be below 0, got {edges}")
+    stream = Stream("arena", "disturbed", seed)
+    found = []
+    for graph in graphs:
+        count = int(graph.num_nodes or 0)
+        gone = min(count - 1, int(float(stream.uniform((), nodes)) * count + 0.5))
+        stays = torch.ones(count, dtype=torch.bool)
+        stays[torch.from_numpy(stream.permutation(count)[:gone])] = False
+        share = float(stream.uniform((), edges))
+        found.append(_joined(_induced(graph, stays), share, stream) if share else _induced(graph, stays))
+    return found
+
+
+def _joined(graph: Data, share: float, stream: Stream) -> Data:
+    """The graph with random edges more, each in both directions; a loop or an edge that is there is lost."""
+    assert graph.edge_index is not None
+    nodes, edges = int(graph.num_nodes or 0), graph.edge_index
+    wanted = int(share * edges.size(1) / 2 + 0.5)
+    ends = torch.from_numpy(stream.integers(0, nodes, 2 * wanted)).view(2, wanted)
+    ends = ends[:, ends[0] != ends[1]]
+    both = torch.cat([edges, ends, ends.flip(0)], dim=1)
+    place = (both[1] * nodes + both[0]).unique()  # sorted by destination, then source
+    return graph.update({"edge_index": torch.stack((place % nodes, place // nodes))})
+
+
+def _induced(graph: Data, stays: Tensor) -> Data:
+    """The graph of the nodes that stay."""
+    assert graph.edge_index is not None
+    held = stays[graph.edge_index[0]] & stays[graph.edge_index[1]]
+    number = stays.cumsum(0) - 1
+    fields = dict(graph.to_dict())
+    for name, value in fields.items():
+        if name == "edge_index":
+            fields[name] = number[value[:, held]]
+        elif isinstance(value, Tensor) and value.dim() and value.size(0) == stays.numel():
+            fields[name] = value[stays]
+    return Data(**fields)

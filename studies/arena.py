@@ -1,0 +1,88 @@
+"""Run tables of the arena against the clock, and keep what they show.
+
+    python -m studies.arena good_motif_size good_motif_basis --preset paper --device cuda --seconds 170
+    python -m studies.arena --collect            # write what the store has by now, and run nothing
+
+It is ``gnpool reproduce`` with an end: after so many seconds it stops as after Ctrl-C, and what is finished is kept.
+The tables, with every seed, go to results/learned/arena.json, from which docs/arena.md is made; tables that the file
+holds and the store does not stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+from gnpool.lab import Event, Scope, find_table, reproduce
+from gnpool.lab.arena import TABLES
+from gnpool.lab.stored import filled
+from gnpool.store import Store
+from studies.files import read_runs, write_runs
+
+OUT = Path("results/learned/arena.json")
+
+
+def _stop(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _show(event: Event) -> None:
+    if event.finished:
+        print(f"[{event.done} of {event.total}] {event.label}", flush=True)
+
+
+def collect(store: Path, preset: str) -> list[dict[str, Any]]:
+    """Every table of which the store has something."""
+    found = [find_table(name).results(Scope(preset), Store(store, create=False)) for name in TABLES]
+    return [_rounded(table) for table in found if filled(table)]
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers with five digits: the file is read by people, too."""
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
+def keep(path: Path, found: list[dict[str, Any]]) -> None:
+    """Put tables in the place of older ones of the same name and preset."""
+    held = {(one["table"], one["meta"]["preset"]): one for one in read_runs(path)}
+    held |= {(one["table"], one["meta"]["preset"]): one for one in found}
+    write_runs(path, [held[key] for key in sorted(held)])
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*")
+    parser.add_argument("--preset", default="paper")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--seconds", type=int, default=0, help="when to stop; 0: at the end")
+    parser.add_argument("--store", type=Path, default=Path("results/arena"))
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--collect", action="store_true")
+    given = parser.parse_args()
+    began = time.monotonic()
+    if not given.collect:
+        signal.signal(signal.SIGALRM, _stop)
+        signal.alarm(given.seconds)
+        try:
+            options = {"preset": given.preset, "device": given.device, "jobs": given.jobs, "on_event": _show}
+            reproduce(given.tables, given.store, **options)
+        except KeyboardInterrupt:
+            print("out of time", flush=True)
+        except RuntimeError as error:  # studies that failed; the others are in the store
+            print(error, flush=True)
+        signal.alarm(0)
+    keep(given.out, collect(given.store, given.preset))
+    print(f"{time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
