@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from gnpool.data import Column, GraphTable
 from gnpool.fit.predict import load_predictor
-from gnpool.fit.preprocess import Preprocessing, Rule, unused_edges
+from gnpool.fit.preprocess import Preprocessing, Rule
 from gnpool.fit.problem import Problem
 from gnpool.models import SavedModelError, SetNet, save_model
 
@@ -86,10 +85,3 @@ def test_a_target_that_cannot_be(change: dict[str, Any], tmp_path: Path) -> None
 @pytest.mark.parametrize("change", RULE.values(), ids=RULE)
 def test_a_column_that_cannot_be(change: dict[str, Any], tmp_path: Path) -> None:
     refused(tmp_path, "preprocessing", change)
-
-
-def test_features_of_edges_are_said_to_be_unused() -> None:
-    assert unused_edges(TABLE) == []
-    weights = Column("weight", np.array([1.0]))
-    table = replace(TABLE, edge_index=np.array([[0], [1]]), edge_attr=(weights, replace(weights, name="kind")))
-    assert unused_edges(table) == ["features of edges are not used: 'weight', 'kind'"]

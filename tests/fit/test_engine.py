@@ -18,7 +18,7 @@ from gnpool.training.unit import Unit
 from tests.cli.test_fit import write_sets
 from tests.engine.standin import StandIn, standing_in
 
-QUICK = ["--epochs", "4", "--seeds", "2", "--device", "cpu", "--json"]
+QUICK = ["--epochs", "2", "--seeds", "2", "--device", "cpu", "--json"]
 
 
 def fit(data: Path, out: Path, *options: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
 
 def test_the_same_answer(tmp_path: Path, ray: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "FINALISTS", 2)
-    monkeypatch.setattr(pipeline, "find_in", lambda *given: None)  # a law would make most trainings unnecessary
+    monkeypatch.setattr(pipeline, "find_in", lambda *given: [])  # a law would make most trainings unnecessary
     data = write_sets(tmp_path / "data", 60, 3, 9)
     here = fit(data, tmp_path / "here")
     assert ray.started == []
@@ -71,7 +71,7 @@ def test_the_same_answer(tmp_path: Path, ray: StandIn, monkeypatch: pytest.Monke
 
 def test_the_same_answer_on_all_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "FINALISTS", 1)
-    monkeypatch.setattr(pipeline, "find_in", lambda *given: None)
+    monkeypatch.setattr(pipeline, "find_in", lambda *given: [])
     data = write_sets(tmp_path / "data", 40, 3, 9)
     here = fit(data, tmp_path / "here", "--epochs", "1", "--seeds", "1")
     monkeypatch.setattr(trainer, "LONG", 0)
@@ -86,7 +86,7 @@ def test_the_same_answer_on_all_cores(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_an_interrupted_fit_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = write_sets(tmp_path / "data", 60, 3, 9)
     monkeypatch.setattr(pipeline, "FINALISTS", 2)
-    monkeypatch.setattr(pipeline, "find_in", lambda *given: None)
+    monkeypatch.setattr(pipeline, "find_in", lambda *given: [])
     here = fit(data, tmp_path / "here")
     trained: list[int] = []
     original = trainer.fit_many

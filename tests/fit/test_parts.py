@@ -125,17 +125,17 @@ def sizes_of(count: int) -> Any:
 
 def test_histogram() -> None:
     sizes = sizes_of(60)
-    text = histogram(sizes, make_split(sizes))
+    text = histogram(make_split(sizes))
     lines = text.splitlines()
     assert sum(int(line[15:].split()[0]) for line in lines[1:-1]) == 60
     assert "*" in lines[-2]
     assert "#" not in lines[-2]
-    assert histogram(np.full(20, 3), make_split(np.full(20, 3))).splitlines()[1].startswith("              3      20")
+    assert histogram(make_split(np.full(20, 3))).splitlines()[1].startswith("              3      20")
 
 
 def problem_of(y: list[Any], task: str | None = None, categories: tuple[str, ...] | None = None) -> Any:
     table = GraphTable(np.arange(len(y)), np.ones(len(y), dtype=int), None, (), Column("y", np.array(y), categories))
-    return recognise(table, table, task)
+    return recognise(table, table.targets, task)
 
 
 TASKS: dict[str, tuple[list[Any], tuple[str, ...] | None, str]] = {
@@ -173,7 +173,7 @@ def test_forced_tasks() -> None:
         for y in ([1.5, 2, 3], [1.5, 2, -1e150])
     )
     with pytest.raises(DataError, match=r"a target is -1e\+150, where those in training are about 2.2"):
-        recognise(far, near)
+        recognise(far, near.targets)
     for same in (0.0, 3.5):
         with pytest.raises(DataError, match=f"column 'y': all targets are {same:g}: there is nothing to learn"):
             problem_of([same] * 20, "regression")
@@ -230,10 +230,12 @@ def test_what_is_said_of_gnp_is_the_verdict(verdict: str, monkeypatch: pytest.Mo
         Entry(label, poolings, torch.nn.Identity(), {}, np.zeros(1), {}, [])
         for label, poolings in (("GNP", None), ("sum/max", ("sum", "max")))
     )
-    study: Any = SimpleNamespace(split=SimpleNamespace(by="size"))
+    study: Any = SimpleNamespace(
+        split=SimpleNamespace(by="size", unit="graph"), options=SimpleNamespace(metric="error")
+    )
     text = _help(study, gnp, fixed, verdict)
     assert text.startswith(HELP[verdict])
-    assert text.endswith("larger of GNP against larger of sum/max of sum/max on the larger graphs.")
+    assert text.endswith("error larger of GNP against larger of sum/max of sum/max on the larger graphs.")
 
 
 def test_small_things() -> None:

@@ -37,11 +37,10 @@ def predict(
         from gnpool.fit.predict import as_csv, prediction_rows, write_file
 
         predictor = load_predictor(model)
-        column = predictor.problem.column
         table = read_graphs(
             data,
             predictor.problem.level,
-            y=column,
+            y=predictor.problem.columns,
             labelled=False,
             directed=directed,
             categorical=categorical or (),

@@ -11,7 +11,7 @@ import numpy as np
 
 from gnpool.data.csv_columns import MISSING
 from gnpool.data.errors import DataError, several
-from gnpool.data.table import Column, GraphTable, check_complete, tidy_features
+from gnpool.data.table import Column, GraphTable, check_complete, parts_of, tidy_features
 
 MOST_PARTS = 10_000  # numbers of one attribute
 
@@ -22,11 +22,19 @@ def is_networkx(value: Any) -> bool:
     return networkx is not None and isinstance(value, networkx.Graph)
 
 
-def from_networkx(graphs: Sequence[Any], level: str = "graph", *, y: str = "y", labelled: bool = True) -> GraphTable:
+def from_networkx(
+    graphs: Sequence[Any],
+    level: str = "graph",
+    *,
+    y: str | Sequence[str] = "y",
+    labelled: bool = True,
+    part: str | None = None,
+) -> GraphTable:
     """Graphs of networkx. Attributes of nodes and edges are their features: numbers, texts, or lists of numbers.
 
-    The target is the attribute ``y`` of each graph (``graph.graph[y]``) or of each node. An attribute that some nodes
-    lack is missing there. The edges of a ``Graph`` go both ways, those of a ``DiGraph`` one way.
+    The target is the attribute ``y`` of each graph (``graph.graph[y]``) or of each node, several targets are several
+    attributes; ``part`` names the attribute that says what each of them is for. An attribute that some nodes lack is
+    missing there. The edges of a ``Graph`` go both ways, those of a ``DiGraph`` one way.
     """
     if not graphs:
         raise DataError("there are no graphs")
@@ -47,22 +55,28 @@ def from_networkx(graphs: Sequence[Any], level: str = "graph", *, y: str = "y", 
         list(_columns(of_edges, graph_of_node[ends[0]], "an edge")),
         lambda row, what: DataError(f"{what} (graph {graph_of_node[ends[0][row]]}, from 0)"),
     )
+    wanted = (y,) if isinstance(y, str) else tuple(y)
+    aside = [*wanted, *([] if part is None else [part])]
     if level == "graph":
-        target = _target([graph.graph.get(y) for graph in graphs], y) if labelled else None
+        given = [_target([graph.graph.get(name) for graph in graphs], name) for name in aside] if labelled else []
+        found = {column.name: column for column in given if column is not None}
     else:
-        target = next((column for column in columns if column.name == y), None)
-        columns = [column for column in columns if column.name != y]
-    if labelled and target is None:
+        found = {column.name: column for column in columns if column.name in aside}
+        columns = [column for column in columns if column.name not in aside]
+    if labelled and (missing := [name for name in aside if name not in found]):
         where = "graphs have no attribute" if level == "graph" else "nodes have no attribute of one number or text"
-        raise DataError(f"the {where} {y!r} with the target")
-    if labelled and target is not None:
+        raise DataError(f"the {where} {missing[0]!r} with the {'part' if missing[0] == part else 'target'}")
+    targets = [found[name] for name in wanted] if labelled else []
+    for target in targets:
         check_complete(target, None)
     return GraphTable(
         names=_objects([str(graph.name) or number for number, graph in enumerate(graphs)]),
         sizes=sizes,
         edge_index=edge_index,
         features=tuple(columns),
-        y=target if labelled else None,
+        y=targets[0] if targets else None,
+        more=tuple(targets[1:]),
+        part=parts_of(found[part]) if labelled and part is not None else None,
         level=level,
         node_names=_objects(names),
         edge_attr=edge_attr,

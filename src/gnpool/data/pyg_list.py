@@ -24,6 +24,8 @@ from gnpool.data.limits import check_need
 from gnpool.data.table import Column, GraphTable, Ints, check_complete, tidy_features
 
 NODE, NUMBER = 64, 8  # bytes of memory for a node, and for a number of a tensor
+MOST_TARGETS = 1000
+MASKS = ("train_mask", "val_mask", "test_mask")
 READ = ("x", "edge_index", "edge_attr", "edge_weight", "y")
 ALLOWED = [Data, DataEdgeAttr, DataTensorAttr, EdgeLayout, GlobalStorage]  # what a list of Data is made of
 
@@ -103,7 +105,7 @@ def from_list(
 
     Edges are taken as they are, in both directions or not. ``held`` is the size of the file that they come from.
     """
-    graphs = _as_list(graphs, file)
+    graphs = _as_list([graphs] if isinstance(graphs, Data) and level == "node" else graphs, file)
     counts = [_size(graph, k, file) for k, graph in enumerate(graphs)]
     if held is not None:
         check_need(NODE * sum(counts) + sum(map(_bytes, graphs)), held, "the graphs in it", file)
@@ -115,7 +117,7 @@ def from_list(
     if any(with_edges) != all(with_edges):
         raise DataError(f"graph {with_edges.index(False)} (from 0) has no edge_index, but others have", file=file)
     edge_index, edge_attr = _edges(graphs, sizes, first, file, directed) if all(with_edges) else (None, ())
-    y = _target(graphs, sizes, level, labelled, file)
+    y, more = _targets(graphs, sizes, level, labelled, file)
     return GraphTable(
         names=np.arange(len(graphs)),
         sizes=sizes,
@@ -125,6 +127,8 @@ def from_list(
         level=level,
         node_names=np.concatenate([np.arange(n) for n in sizes.tolist()]),
         edge_attr=edge_attr,
+        more=more,
+        part=_part(graphs, sizes, level, file) if labelled else None,
     )
 
 
@@ -253,20 +257,51 @@ def _joined(parts: Sequence[Any], name: str, file: str | None) -> list[Column]:
     return [Column(one, np.ascontiguousarray(table[:, k])) for k, one in enumerate(names)]
 
 
-def _target(graphs: Sequence[Data], sizes: Any, level: str, labelled: bool, file: str | None) -> Column | None:
+def _targets(
+    graphs: Sequence[Data], sizes: Any, level: str, labelled: bool, file: str | None
+) -> tuple[Column | None, tuple[Column, ...]]:
+    """The target, and further ones where ``y`` has several numbers for each graph or node."""
     if not labelled:
-        return None
+        return None, ()
     found = [_tensor(graph, "y") for graph in graphs]
+    width = 1
     for number, (value, size) in enumerate(zip(found, sizes.tolist(), strict=True)):
-        wanted = 1 if level == "graph" else size
+        items = 1 if level == "graph" else size
         if isinstance(value, (int, float, np.generic, np.ndarray)) and np.asarray(value).dtype.kind in "biuf":
             value = found[number] = torch.from_numpy(np.atleast_1d(value))
-        if not isinstance(value, Tensor) or value.numel() != wanted or not _is_plain(value):
+        plain = isinstance(value, Tensor) and _is_plain(value)
+        if number == 0 and plain and value.dim() == 2 and value.size(0) == items:
+            width = max(1, min(value.size(1), MOST_TARGETS))
+        if not plain or value.numel() != items * width:
             got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             got = "nothing" if value is None else got
-            per = "one number" if level == "graph" else f"a number for each of its {size} nodes"
+            numbers = "one number" if width == 1 else f"{width} numbers"
+            per = numbers if level == "graph" else f"{numbers.replace('one', 'a')} for each of its {size} nodes"
             raise DataError(f"'y' of graph {number} (from 0) must be {per}, got {got}", file=file)
-    values = torch.cat([value.reshape(-1).to(torch.float64) for value in found]).numpy()
-    column = Column("y", values)
-    check_complete(column, file)
-    return column
+    values = torch.cat([value.reshape(-1, width).to(torch.float64) for value in found]).numpy()
+    names = ["y"] if width == 1 else [f"y{k}" for k in range(width)]
+    columns = [Column(name, np.ascontiguousarray(values[:, k])) for k, name in enumerate(names)]
+    for column in columns:
+        check_complete(column, file)
+    return columns[0], tuple(columns[1:])
+
+
+def _part(graphs: Sequence[Data], sizes: Any, level: str, file: str | None) -> Ints | None:
+    """What each node is for, where every graph has masks of nodes."""
+    masks = [[_tensor(graph, name) for name in MASKS] for graph in graphs]
+    if level == "graph" or not all(isinstance(mask, Tensor) for some in masks for mask in some):
+        return None
+    found = np.full(int(sizes.sum()), -1, dtype=np.int64)
+    for number, name in enumerate(MASKS):
+        for graph, (some, size) in enumerate(zip(masks, sizes.tolist(), strict=True)):
+            mask = some[number]
+            if mask.shape != (size,) or mask.dtype != torch.bool:
+                got = f"{mask.dtype} of shape {list(mask.shape)}"
+                raise DataError(
+                    f"{name!r} of graph {graph} (from 0) must be a bool for each node, got {got}", file=file
+                )
+        every = torch.cat([some[number] for some in masks]).numpy()
+        if (found[every] >= 0).any():
+            raise DataError(f"a node is in {name!r} and in another mask", file=file)
+        found[every] = number
+    return found

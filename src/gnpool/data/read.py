@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gnpool.data.errors import DataError
 from gnpool.data.files import Files, open_ordinary
+from gnpool.data.frames import read_frames
 from gnpool.data.networkx_list import from_networkx, is_networkx
 from gnpool.data.pyg_list import from_list, read_function, read_pt
 from gnpool.data.table import GraphTable
@@ -32,11 +33,12 @@ def read_graphs(
     source: str | Path | Sequence[Any],
     level: str = "graph",
     *,
-    y: str = "y",
+    y: str | Sequence[str] = "y",
     labelled: bool = True,
     directed: bool = False,
     categorical: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    part: str | None = None,
 ) -> GraphTable:
     r"""Reads graphs or sets in any of the formats that gnpool knows.
 
@@ -44,13 +46,17 @@ def read_graphs(
         source (str or Path or list): A folder or zip of tables (``graphs.csv``, ``nodes.csv``, ``edges.csv``, packed
             as ``.csv.gz`` or not, or ``.parquet``), a folder or zip with a TUDataset, a ``.pt`` file with a list of
             PyG's ``Data``, ``package.module:function``, which is imported and called, or the list itself; also a graph
-            of networkx, or a list of them.
+            of networkx, or a list of them; or tables as frames of pandas or polars by name,
+            ``{"graphs": ..., "nodes": ..., "edges": ...}``.
         level (str, optional): Whether targets belong to ``"graph"`` or ``"node"``. (default: ``"graph"``)
-        y (str, optional): Name of the column with the target, in tables and graphs of networkx. (default: ``"y"``)
+        y (str or Sequence[str], optional): Name of the column with the target, in tables and graphs of networkx; of
+            several columns for several targets. (default: ``"y"``)
         labelled (bool, optional): Whether there must be targets. (default: ``True``)
         directed (bool, optional): Whether an edge of a table goes one way. (default: ``False``)
         categorical (Sequence[str], optional): Columns of tables whose numbers are categories.
         ignore (Sequence[str], optional): Columns of tables to leave out.
+        part (str, optional): Column that says ``train``, ``validation`` or ``test`` for each graph, or for each node if
+            these have the targets. PyG's masks of nodes are read without it.
 
     Returns:
         GraphTable: The graphs in flat arrays.
@@ -71,11 +77,25 @@ def read_graphs(
     """
     if level not in LEVELS:
         raise ValueError(f"read_graphs: 'level' must be one of {LEVELS}, got {level!r}")
+    names = (y,) if isinstance(y, str) else tuple(y)
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"read_graphs: 'y' must name one column or several different ones, got {y!r}")
     if is_networkx(source):
         source = [source]
+    if isinstance(source, Mapping):
+        return read_frames(
+            source,
+            level,
+            y=names,
+            labelled=labelled,
+            directed=directed,
+            categorical=categorical,
+            ignore=ignore,
+            part=part,
+        )
     if not isinstance(source, (str, Path)):
         if isinstance(source, (list, tuple)) and any(map(is_networkx, source[:1])):
-            return from_networkx(source, level, y=y, labelled=labelled)
+            return from_networkx(source, level, y=names, labelled=labelled, part=part)
         return from_list(source, level, labelled=labelled)
     path = Path(source)
     if not path.exists():
@@ -87,7 +107,7 @@ def read_graphs(
         raise DataError(f"{what}; see 'Your own data' in the documentation for the formats", file=str(path))
     if path.suffix in (".pt", ".pth"):
         return read_pt(path, level, labelled=labelled)
-    return read_files(path, level, y, labelled, directed, categorical, ignore)
+    return read_files(path, level, names, labelled, directed, categorical, ignore, part)
 
 
 def _is_zip(path: Path) -> bool:
@@ -98,18 +118,26 @@ def _is_zip(path: Path) -> bool:
 def read_files(
     path: Path,
     level: str,
-    y: str,
+    y: Sequence[str],
     labelled: bool,
     directed: bool,
     categorical: Sequence[str],
     ignore: Sequence[str],
+    part: str | None = None,
 ) -> GraphTable:
     """Read a folder or a zip, whatever of the formats is in it."""
     files = Files(path)
     try:
         if has_tables(files):
             return read_tables(
-                files, level, y=y, labelled=labelled, directed=directed, categorical=categorical, ignore=ignore
+                files,
+                level,
+                y=y,
+                labelled=labelled,
+                directed=directed,
+                categorical=categorical,
+                ignore=ignore,
+                part=part,
             )
         if tu_names(files):
             return read_tu(files, level, labelled)

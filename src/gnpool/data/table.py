@@ -60,6 +60,9 @@ class GraphTable:
         level (str): Whether ``y`` belongs to ``"graph"`` or ``"node"``.
         node_names (array, optional): What the user calls each node, (N,).
         notes (tuple[str, ...]): What a user should know about how the data was read.
+        more (tuple[Column, ...]): Further targets, as ``y``.
+        part (array, optional): What each item with a target is for, (G,) or (N,): 0 training, 1 validation, 2 test,
+            -1 nothing.
     """
 
     names: NDArray[np.generic]
@@ -71,6 +74,13 @@ class GraphTable:
     node_names: NDArray[np.generic] | None = None
     notes: tuple[str, ...] = field(default=())
     edge_attr: tuple[Column, ...] = field(default=())
+    more: tuple[Column, ...] = field(default=())
+    part: Ints | None = None
+
+    @property
+    def targets(self) -> tuple[Column, ...]:
+        """All targets."""
+        return () if self.y is None else (self.y, *self.more)
 
     @property
     def first(self) -> Ints:
@@ -101,6 +111,7 @@ class GraphTable:
             shift = np.cumsum(sizes) - sizes - first[graphs]
             edge_index = self.edge_index[:, edges] + np.repeat(shift, counts[graphs])
             edge_attr = tuple(column.take(edges) for column in self.edge_attr)
+        items = graphs if self.level == "graph" else nodes
         return replace(
             self,
             names=self.names[graphs],
@@ -108,7 +119,9 @@ class GraphTable:
             edge_index=edge_index,
             edge_attr=edge_attr,
             features=tuple(column.take(nodes) for column in self.features),
-            y=None if self.y is None else self.y.take(graphs if self.level == "graph" else nodes),
+            y=None if self.y is None else self.y.take(items),
+            more=tuple(column.take(items) for column in self.more),
+            part=None if self.part is None else self.part[items],
             node_names=None if self.node_names is None else self.node_names[nodes],
         )
 
@@ -116,6 +129,19 @@ class GraphTable:
         edges = "no edges" if self.edge_index is None else f"{self.edge_index.shape[1]} edges"
         nodes, columns = int(self.sizes.sum()), len(self.features)
         return f"GraphTable({len(self.sizes)} graphs, {nodes} nodes, {edges}, {columns} columns)"
+
+
+PART_WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "testing": 2}
+
+
+def parts_of(column: Column, file: str | None = None) -> Ints:
+    """What each item is for, from a column of words; see :class:`GraphTable`."""
+    words = column.categories or ()
+    unknown = [word for word in words if word.lower() not in PART_WORDS]
+    if column.categories is None or unknown:
+        got = repr(unknown[0]) if unknown else "numbers"
+        raise DataError(f"a part must be train, validation or test, got {got}", file=file, column=column.name)
+    return np.array([*(PART_WORDS[word.lower()] for word in words), -1])[column.values]
 
 
 def tidy_edges(source: Ints, target: Ints, nodes: int, directed: bool) -> Ints:

@@ -11,7 +11,7 @@ from gnpool.data.csv_columns import Identifiers, Sheet, read_csv
 from gnpool.data.errors import DataError, several
 from gnpool.data.files import Files
 from gnpool.data.parquet_columns import read_parquet
-from gnpool.data.table import Column, GraphTable, Ints, check_complete, tidy_features
+from gnpool.data.table import Column, GraphTable, Ints, check_complete, parts_of, tidy_features
 
 READERS = {  # by ending
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), read_csv),
@@ -29,11 +29,12 @@ def read_tables(
     files: Files,
     level: str,
     *,
-    y: str = "y",
+    y: Sequence[str] = ("y",),
     labelled: bool = True,
     directed: bool = False,
     categorical: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    part: str | None = None,
 ) -> GraphTable:
     r"""Read the tables ``graphs``, ``nodes`` and, unless the data is sets, ``edges``.
 
@@ -48,11 +49,37 @@ def read_tables(
     .. [1] The column called ``y``; for level ``"node"`` it stands in ``nodes``, and ``graphs`` may be missing.
     .. [2] Not needed without edges.
     """
-    options = (frozenset(categorical), frozenset(ignore))
+    # words of parts such as 0 and 1 would be read as numbers
+    options = (frozenset((*categorical, *([] if part is None else [part]))), frozenset(ignore))
     nodes = _sheet(files, "nodes", options)
     assert nodes is not None
     edges = _sheet(files, "edges", options, needed=False)
     graphs = _sheet(files, "graphs", options, needed=level == "graph" and labelled)
+    return assemble(
+        str(files.path),
+        (graphs, nodes, edges),
+        level,
+        y=y,
+        labelled=labelled,
+        directed=directed,
+        named=(*categorical, *ignore),
+        part=part,
+    )
+
+
+def assemble(
+    source_file: str | None,
+    tables: tuple[Sheet | None, Sheet, Sheet | None],
+    level: str,
+    *,
+    y: Sequence[str],
+    labelled: bool,
+    directed: bool,
+    named: Sequence[str],
+    part: str | None,
+) -> GraphTable:
+    """The graphs of the tables ``graphs``, ``nodes`` and ``edges``; ``named`` are columns that must be somewhere."""
+    graphs, nodes, edges = tables
     _need(nodes, ["graph"] if edges is None else ["graph", "node"])
     if edges is not None:
         _need(edges, ["graph", "source", "target"])
@@ -60,12 +87,14 @@ def read_tables(
         _need(graphs, ["graph"])
     sheets = [sheet for sheet in (graphs, nodes, edges) if sheet is not None]
     known = {name for sheet in sheets for name in (*sheet.columns, *sheet.ids, *sheet.ignored)}
-    if unknown := sorted({*categorical, *ignore} - known):
-        raise DataError(f"there is no column {several(unknown)}", file=str(files.path))
+    if unknown := sorted(set(named) - known):
+        raise DataError(f"there is no column {several(unknown)}", file=source_file)
     targets = graphs if level == "graph" else nodes
-    target_column = _target(targets, y, labelled)
+    found = _targets(targets, y, labelled)
+    parts = _part(targets, part) if labelled else None
+    aside = set() if targets is None else {*y, *([] if part is None else [part])}  # no features
     for sheet in (nodes, graphs, edges):
-        _check_finite(sheet, but=y if sheet is targets else None)
+        _check_finite(sheet, but=aside if sheet is targets else set())
 
     names, graph_of_node = _graphs(graphs, nodes)
     order = np.argsort(graph_of_node, kind="stable")
@@ -82,19 +111,24 @@ def read_tables(
         edge_index, edge_attr = tidy_features(
             source, target, len(order), directed, list(edges.columns.values()), lambda row, what: edges.error(what, row)
         )
-    features = [column.take(order) for name, column in nodes.columns.items() if not (level == "node" and name == y)]
-    own = [] if graphs is None else [c for name, c in graphs.columns.items() if not (level == "graph" and name == y)]
+    features = [
+        column.take(order) for name, column in nodes.columns.items() if nodes is not targets or name not in aside
+    ]
+    own = [] if graphs is None else [c for n, c in graphs.columns.items() if graphs is not targets or n not in aside]
     of_node = graph_of_node[order]
     features += [Column(f"graph.{column.name}", column.values[of_node], column.categories) for column in own]
-    if target_column is not None and level == "node":
-        target_column = target_column.take(order)
+    if level == "node":
+        found = [column.take(order) for column in found]
+        parts = None if parts is None else parts[order]
     node_names = nodes.ids.get("node")
     return GraphTable(
         names=_shown(names),
         sizes=sizes,
         edge_index=edge_index,
         features=tuple(features),
-        y=target_column,
+        y=found[0] if found else None,
+        more=tuple(found[1:]),
+        part=parts,
         level=level,
         node_names=None if node_names is None else _shown(node_names)[order],
         edge_attr=edge_attr,
@@ -129,26 +163,39 @@ def _need(sheet: Sheet, columns: Sequence[str]) -> None:
         raise DataError(f"the column {missing[0]!r} is missing; there are {has}", file=sheet.file, line=1)
 
 
-def _check_finite(sheet: Sheet | None, but: str | None) -> None:
-    """Complain about the first infinite number of a sheet; the column ``but`` may have some."""
+def _check_finite(sheet: Sheet | None, but: set[str]) -> None:
+    """Complain about the first infinite number of a sheet; the columns ``but`` may have some."""
     if sheet is None:
         return
     for name, column in sheet.columns.items():
-        if name != but and column.categories is None and len(rows := np.flatnonzero(np.isinf(column.values))):
+        if name not in but and column.categories is None and len(rows := np.flatnonzero(np.isinf(column.values))):
             raise sheet.error("the value is infinite", int(rows[0]), name)
 
 
-def _target(sheet: Sheet | None, y: str, labelled: bool) -> Column | None:
-    if sheet is None or y not in sheet.columns:
+def _targets(sheet: Sheet | None, y: Sequence[str], labelled: bool) -> list[Column]:
+    if sheet is None or (missing := [name for name in y if name not in sheet.columns]):
         if not labelled:
-            return None
+            return []
         assert sheet is not None
         has = several([*sheet.ids, *sheet.columns])
-        raise DataError(f"the column {y!r} with the target is missing; there are {has}", file=sheet.file, line=1)
-    column = sheet.columns[y]
+        raise DataError(
+            f"the column {missing[0]!r} with the target is missing; there are {has}", file=sheet.file, line=1
+        )
+    found = [sheet.columns[name] for name in y]
     if labelled:
-        check_complete(column, sheet.file, sheet.line_of)
-    return column
+        for column in found:
+            check_complete(column, sheet.file, sheet.line_of)
+    return found
+
+
+def _part(sheet: Sheet | None, name: str | None) -> Ints | None:
+    """What each row is for, where a column says it."""
+    if sheet is None or name is None:
+        return None
+    if name not in sheet.columns:
+        has = several([*sheet.ids, *sheet.columns])
+        raise DataError(f"the column {name!r} with the parts is missing; there are {has}", file=sheet.file, line=1)
+    return parts_of(sheet.columns[name], sheet.file)
 
 
 def _graphs(graphs: Sheet | None, nodes: Sheet) -> tuple[Identifiers, Ints]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from gnpool.data.table import Floats
 from gnpool.display.models import CRYSTAL, GNP
+from gnpool.fit.law import formulas
+from gnpool.fit.measures import METRICS, Metric, percent, shares, shown
 from gnpool.fit.networks import slots
 from gnpool.fit.study import LAW, Entry, Study
 
@@ -20,6 +21,7 @@ RESAMPLES = 1000
 SURE = 0.95
 LUCK = 3.0  # standard errors: the best of many that learned nothing may beat the constant by two
 FAR, FAR_NODES = 2.0, 10  # ratio of sizes, below which a test says little about graphs so many times as large
+SHIFT = 0.1  # of the share of a class, from the training graphs to the larger ones
 PLACES = {"aggr": "over the neighbours", "readout": "over the nodes", "pool": "over the elements"}
 
 
@@ -51,10 +53,10 @@ class Answer:
 
 def answer(study: Study) -> Answer:
     """Choose among the competitors, and say it."""
-    law_found = study.finding is not None and study.finding.found
+    law_found = bool(study.findings) and all(finding.found for finding in study.findings)
     entries = [e for e in study.entries if e.finished and (e.label != LAW or law_found)]
     losses = np.stack([study.per_graph(entry.validation, "validation") for entry in entries])
-    floor = EXACT * float(study.baseline["validation"].mean())
+    floor = EXACT * study.baseline.loss
     chosen = entries[_choose(losses.mean(1), entries, _noise(losses), floor)]
     learned = law_found or _beats(chosen, study)
     family = min(
@@ -62,20 +64,20 @@ def answer(study: Study) -> Answer:
     )
     fixed = [entry for entry in entries if entry.label not in (GNP, CRYSTAL, LAW)]
     best = min(fixed, key=lambda entry: entry.loss) if fixed else None
-    verdict = "not compared" if best is None or family is None else _verdict(family, best, study)
+    verdict = "not compared" if best is None or family is None or not learned else _verdict(family, best, study)
     sentences = _sentences(study, chosen, learned)
     if family is None:
         sentences.append("Networks got a first look only: the law leaves nothing for them to learn.")
     elif learned and best is not None:
         sentences.append(_help(study, family, best, verdict))
-    law = str(study.finding.law) if chosen.label == LAW and study.finding is not None else None
+    law = "; ".join(filter(None, _formulas(study))) if chosen.label == LAW else None
     poolings = None if chosen.label == LAW else chosen.poolings
     return Answer(chosen, poolings, law, verdict, learned, tuple(filter(None, sentences)))
 
 
 def _beats(entry: Entry, study: Study) -> bool:
     """Whether a model beats the best constant on the validation data by more than the luck of the best of many."""
-    gain = study.per_graph(study.baseline["validation"] - entry.validation, "validation")
+    gain = study.per_graph(study.baseline.validation - entry.validation, "validation")
     spread = float(gain.std(ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
     return bool(gain.mean() > 0 and gain.mean() >= LUCK * spread)
 
@@ -83,15 +85,51 @@ def _beats(entry: Entry, study: Study) -> bool:
 def _sentences(study: Study, chosen: Entry, learned: bool) -> list[str]:
     """What was chosen, how well it does, and how far that says anything."""
     plain = "the mean" if study.problem.task == "regression" else "the most frequent class"
-    constant = percent(study.problem.summary(study.baseline["larger"], study.targets["larger"])["error"])
-    where = "the larger graphs" if study.split.by == "size" else "test graphs"
+    constant = show_error(study, study.baseline, "larger")
+    where = _where(study)
     if not learned:
-        nothing = f"Nothing was learned: no model beats {plain} on the validation graphs by more than chance allows."
-        return [nothing, f"On {where} {plain} errs by {constant}."]
+        nothing = (
+            f"Nothing was learned: no model beats {plain} on the validation {_items(study)} by more than chance allows."
+        )
+        return [nothing, f"On {where} {plain} gets {_metric(study).words} {constant}.", *_shift(study)]
     found = [_named(study, chosen), _errors(study, chosen)]
-    if chosen.errors["larger"].mean() >= study.baseline["larger"].mean():
-        found.append(f"The latter is no better than {plain} of the training graphs ({constant}).")
-    return [*found, *_reach(study, chosen), *_nearest(study, chosen)]
+    if chosen.errors["larger"].mean() >= study.baseline.errors["larger"].mean():
+        found.append(f"The latter is no better than {plain} of the training {_items(study)} ({constant}).")
+    return [*found, *_shift(study), *_reach(study, chosen), *_nearest(study, chosen)]
+
+
+def _items(study: Study) -> str:
+    """What is split."""
+    return f"{study.split.unit}s"
+
+
+def _where(study: Study) -> str:
+    """The test on which competitors are compared."""
+    if study.split.by == "random":
+        return f"test {_items(study)}"
+    return "the larger graphs" if study.split.unit == "graph" else "the nodes with more neighbours"
+
+
+def _metric(study: Study) -> Metric:
+    return METRICS[study.options.metric]
+
+
+def _shift(study: Study) -> list[str]:
+    """A warning where the classes of the larger graphs are others than in training."""
+    if study.problem.task != "classification" or study.split.by == "random":
+        return []
+    parts = class_shares(study)
+    train, larger = parts["train"], parts["larger"]
+    name = max(larger, key=lambda one: larger[one])
+    if abs(larger[name] - train[name]) < SHIFT:
+        return []
+    shares = f"{percent(train[name])} of the training {_items(study)} and {percent(larger[name])} of {_where(study)}"
+    return [f"The class {name!r} is {shares}; always naming it would be wrong on {percent(1 - larger[name])} of them."]
+
+
+def class_shares(study: Study) -> dict[str, dict[str, float]]:
+    """The share of each class in each part."""
+    return {part: shares(y, study.problem.classes) for part, y in study.prepared.y.items()}
 
 
 def _complexity(entry: Entry) -> int:
@@ -122,7 +160,7 @@ def _choose(means: Floats, entries: list[Entry], noise: Floats, floor: float) ->
 def _verdict(family: Entry, best: Entry, study: Study) -> str:
     """GNP against the best fixed pooling on the larger graphs, by a paired bootstrap."""
     difference = study.per_graph(family.errors["larger"] - best.errors["larger"], "larger")
-    scale = float(np.abs(study.targets["larger"]).mean()) if study.problem.task == "regression" else 1.0
+    scale = float(study.problem.sizes(study.prepared.y["larger"]).mean())
     if abs(float(difference.mean())) < SMALL * scale:
         return "not needed"
     generator = np.random.default_rng(study.options.seed)
@@ -133,10 +171,14 @@ def _verdict(family: Entry, best: Entry, study: Study) -> str:
     return "hurts" if (means > 0).mean() >= SURE else "not needed"
 
 
+def _formulas(study: Study) -> list[str | None]:
+    return formulas(study.findings, study.problem)
+
+
 def _named(study: Study, entry: Entry) -> str:
     if entry.label == LAW:
-        assert study.finding is not None
-        return f"{study.finding.law}. {study.finding.trust()}"
+        laws = zip(_formulas(study), study.findings, strict=True)
+        return " ".join(f"{formula}. {finding.trust()}" for formula, finding in laws)
     if entry.poolings is None:
         return "No named pooling fits as well as the one that GNP learned."
     names = [name if "learned" not in name else "pooling that GNP learned" for name in entry.poolings]
@@ -148,65 +190,64 @@ def _reach(study: Study, chosen: Entry) -> list[str]:
     """How far the test reaches beyond the training sizes."""
     if study.split.by != "size":
         return []
-    trained, tested = (int(study.table.sizes[getattr(study.split, part)].max()) for part in ("train", "larger"))
-    ratio = tested / trained
-    words = f"The largest test graph has {ratio:.2g} times the nodes of the largest training graph"
+    trained, tested = (int(study.sizes(part).max()) for part in ("train", "larger"))
+    ratio = tested / max(1, trained)
+    things, kind = study.split.measure, study.split.unit
+    words = f"The largest test {kind} has {ratio:.2g} times the {things} of the largest training {kind}"
     if ratio < FAR and chosen.label != LAW:
-        return [f"{words}: this says little about graphs of {FAR_NODES} times the size."]
+        return [f"{words}: this says little about {kind}s of {FAR_NODES} times the size."]
     return [f"{words}."]
 
 
 def _nearest(study: Study, chosen: Entry) -> list[str]:
     """The formula that comes nearest, where another model was chosen."""
-    finding = study.finding
-    if chosen.label == LAW or finding is None:
+    if chosen.label == LAW or not study.findings:
         return []
-    if finding.law is None:
+    if all(finding.law is None for finding in study.findings):
         return ["No formula of poolings is related to the targets."]
-    entry = next(entry for entry in study.entries if entry.label == LAW)
-    kind = "A law that fits" if finding.found else "No law was found; the nearest formula"
-    return [f"{kind}, {finding.law}, errs by {show_error(study, entry, 'larger')} there."]
+    found = []
+    for formula, finding in zip(_formulas(study), study.findings, strict=True):
+        if formula is None:
+            found.append("For another target no formula of poolings is related to it.")
+            continue
+        kind = "A law that fits" if finding.found else "No law was found; the nearest formula"
+        entry = next((entry for entry in study.entries if entry.label == LAW), None)
+        if entry is None or len(study.findings) > 1:
+            found.append(f"{kind} is {formula}.")
+        else:
+            found.append(f"{kind}, {formula}, has {_metric(study).words} {show_error(study, entry, 'larger')} there.")
+    return found
 
 
 def _errors(study: Study, entry: Entry) -> str:
+    word = _metric(study).words
+    word = word if word[1].isupper() else word.capitalize()
     shown = {part: show_error(study, entry, part) for part in ("inside", "larger")}
-    sizes = {part: size_range(study, part) for part in ("train", "larger")}
+    items, things = _items(study), study.split.measure
     if study.split.by == "random":
-        return f"Error on test graphs: {shown['larger']}."
-    inside = f"Error on test graphs of {sizes['train']} nodes, as in training: {shown['inside']}"
-    return f"{inside}; of {sizes['larger']}: {shown['larger']}."
+        return f"{word} on test {items}: {shown['larger']}."
+    like = ", as in training" if study.split.by == "size" else ""
+    inside, larger = (f"{size_range(study, part)} {things}" for part in ("inside", "larger"))
+    return f"{word} on test {items} of {inside}{like}: {shown['inside']}; of {larger}: {shown['larger']}."
 
 
 def _help(study: Study, family: Entry, best: Entry, verdict: str) -> str:
     """GNP against the best fixed pooling; the words follow the verdict."""
-    where = "the larger graphs" if study.split.by == "size" else "test graphs"
+    where, word = _where(study), _metric(study).words
     ours, theirs = show_error(study, family, "larger"), show_error(study, best, "larger")
     name = "GNP, crystallised," if family.label == CRYSTAL else "Learned GNP"
     if family.poolings is not None and family.poolings == best.poolings:
-        return f"Among networks the fixed pooling {best.label} is enough: it errs by {theirs} on {where}."
+        return f"Among networks the fixed pooling {best.label} is enough: {word} {theirs} on {where}."
     words = {"helps": "is better than", "hurts": "is worse than", "not needed": "is not better than"}[verdict]
-    return f"{name} {words} the best fixed pooling: {ours} against {theirs} of {best.label} on {where}."
+    return f"{name} {words} the best fixed pooling: {word} {ours} against {theirs} of {best.label} on {where}."
 
 
 def show_error(study: Study, entry: Entry, part: str) -> str:
-    """The error of a competitor on a part of the graphs, in percent."""
-    return percent(summary_of(study, entry, part)["error"])
-
-
-def summary_of(study: Study, entry: Entry, part: str) -> dict[str, float | None]:
-    """The errors of a competitor on a part of the graphs."""
-    return study.problem.summary(entry.errors[part], study.targets[part])
+    """The measure of a competitor on a part of the graphs that the user wants first."""
+    return shown(entry.measures[part], _metric(study))
 
 
 def size_range(study: Study, part: str) -> str:
-    """The sizes of the graphs of a part."""
-    sizes = study.table.sizes[getattr(study.split, part)]
-    return f"{int(sizes.min())} to {int(sizes.max())}"
-
-
-def percent(error: Any) -> str:
-    """A part of 1 as percent; None is one that is not defined."""
-    if error is None:
-        return "undefined"
-    value = 100 * float(error)
-    return f"{value:.2g} %" if value < 0.1 else f"{value:,.1f} %"
+    """The sizes of the graphs, or the neighbours of the nodes, of a part."""
+    low, high = int(study.sizes(part).min()), int(study.sizes(part).max())
+    return f"{low}" if low == high else f"{low} to {high}"

@@ -20,10 +20,20 @@ class FlatBatches(Batches):
         batch_size (int): Graphs in a batch.
         seed (int, optional): Of the shuffling; ``None``: in the order given.
         loops (bool): Whether every node gets an edge to itself.
+        edge_attr (torch.Tensor, optional): Features of the edges, (E, d), in the order of the table; not with loops.
+        weight (torch.Tensor, optional): Of the items with a target, 0 for those that do not count.
     """
 
     def __init__(
-        self, table: GraphTable, x: Tensor, y: Tensor | None, batch_size: int, seed: int | None, loops: bool = False
+        self,
+        table: GraphTable,
+        x: Tensor,
+        y: Tensor | None,
+        batch_size: int,
+        seed: int | None,
+        loops: bool = False,
+        edge_attr: Tensor | None = None,
+        weight: Tensor | None = None,
     ) -> None:
         self.batch_size, self.seed, self.sorted_edges = batch_size, seed, True
         self.count = len(table.sizes)
@@ -35,9 +45,13 @@ class FlatBatches(Batches):
         self.values = {"x": x}
         if y is not None:
             self.levels["y"], self.values["y"] = table.level, y
+        if weight is not None:
+            self.levels["weight"], self.values["weight"] = table.level, weight
         self.edges = torch.zeros_like(self.nodes)
         if table.edge_index is not None:
             self._add_edges(table, loops)
+            if edge_attr is not None:
+                self.levels["edge_attr"], self.values["edge_attr"] = "edge", edge_attr
         self.first_edge = _starts(self.edges)
 
     def _add_edges(self, table: GraphTable, loops: bool) -> None:

@@ -11,12 +11,13 @@ import torch
 from gnpool.data import GraphTable
 from gnpool.fit.prepared import Prepared
 from gnpool.fit.problem import Problem
-from gnpool.models import GraphNet, NodeNet, SetNet
+from gnpool.models import DeepNet, GraphNet, NodeNet, SetNet
 from gnpool.models.networks.parts import FORMS
 
 FIXED = ("sum", "mean", "max", "min")
-NETWORKS = {"GraphNet": GraphNet, "SetNet": SetNet, "NodeNet": NodeNet}
+NETWORKS = {"GraphNet": GraphNet, "SetNet": SetNet, "NodeNet": NodeNet, "DeepNet": DeepNet}
 HIDDEN = 32
+DEEPEST = 5  # layers
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,24 @@ class Frame:
         if "depth" in options:
             parts.append(f"{options['depth']} layers per element" if options["depth"] > 1 else "1 layer per element")
         if "layers" in options:
-            parts.append(f"{options['layers']} layers of messages")
+            layers = options["layers"]
+            parts.append(f"{layers} layers of messages" if layers > 1 else "1 layer of messages")
+        if self.network == "DeepNet":
+            parts.append(f"{options['norm']} norm" if options["norm"] else "no norm")
+            if options.get("edge_channels"):
+                parts.append("features of edges")
+            return ", ".join(["GIN", *parts])
         parts.append("with a constant term" if options.get("out_bias") else "without a constant term")
         return ", ".join(parts)
 
 
-def frames(problem: Problem) -> list[Frame]:
-    """Networks to choose from, before poolings are compared; the simplest first."""
+def frames(problem: Problem, edge_width: int = 0, dropout: float = 0.0) -> list[Frame]:
+    """Networks to choose from, before poolings are compared; the simplest first.
+
+    With features of edges it is a :class:`gnpool.models.DeepNet`, whose messages have them.
+    """
+    if edge_width:
+        return deeper(problem, edge_width, dropout)[:1]
     biases = (False, True) if problem.task == "regression" else (True,)
     if problem.level == "node":
         return [
@@ -53,6 +65,21 @@ def frames(problem: Problem) -> list[Frame]:
     if not problem.edges:
         return [Frame("SetNet", (("depth", depth), ("out_bias", bias))) for depth in (1, 2) for bias in biases]
     return [Frame("GraphNet", (("form", form), ("out_bias", bias))) for form in FORMS for bias in biases]
+
+
+def deeper(problem: Problem, edge_width: int = 0, dropout: float = 0.0) -> list[Frame]:
+    """Networks of one to five layers with normalisation, to be tried one after another while depth helps; or none."""
+    if not problem.edges:
+        return []
+    options: dict[str, Any] = {"residual": True, "dropout": dropout}
+    if edge_width:
+        options["edge_channels"] = edge_width
+    found = []
+    for layers in range(1, DEEPEST + 1):
+        jumping = "cat" if layers > 1 else None
+        norm = "batch" if layers > 1 else None  # a shallow network keeps sums as they are
+        found.append(Frame("DeepNet", (("layers", layers), ("norm", norm), ("jumping", jumping), *options.items())))
+    return found
 
 
 def slots(problem: Problem) -> tuple[str, ...]:
@@ -90,9 +117,11 @@ def network_spec(prepared: Prepared, frame: Frame, poolings: tuple[str, ...] | N
     places = slots(problem)
     names: dict[str, Any] = dict(zip(places, poolings or ("gnpg",) * len(places), strict=True))
     if poolings is None:
-        sizes = usual_sizes(problem, prepared.tables["train"])
+        sizes = usual_sizes(problem, prepared.train)
         names |= {f"{place}_options": {"size": sizes[place]} for place in places}
     arguments = {"in_channels": prepared.preprocessing.width, "hidden": HIDDEN, "out_channels": problem.outputs}
+    if frame.network == "DeepNet" and problem.level == "node":
+        names["readout"] = None
     return {"class": frame.network, "arguments": {**arguments, **names, **dict(frame.options)}}
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gnpool.data import DataError, GraphTable
 from gnpool.data.table import Floats
@@ -16,13 +19,14 @@ from gnpool.display.models import CRYSTAL, GNP
 from gnpool.engine import Engine
 from gnpool.fit.curves import training_curves
 from gnpool.fit.law import find_in, law_network
-from gnpool.fit.networks import Frame, fixed_poolings, frames, slots
+from gnpool.fit.networks import Frame, deeper, fixed_poolings, frames, slots
+from gnpool.fit.outputs import outputs_of
 from gnpool.fit.prepared import Prepared, prepare
 from gnpool.fit.problem import Problem
 from gnpool.fit.study import LAW, Entry, Options, Study
 from gnpool.fit.trainer import Meter, OnProgress, Poolings, Trained, Trainer, Training, label_of, on_all_cores, short_of
 from gnpool.insight import Crystal, Finding, crystallize
-from gnpool.training import evaluate_items
+from gnpool.training import Batch
 
 FINALISTS = 6  # fixed poolings that are trained to the end
 MARGIN = 0.2  # a simpler frame, or a law, may have a validation loss larger by this part
@@ -48,26 +52,20 @@ def run_study(
     """
     began = time.monotonic()
     prepared = prepare(table, options)
-    problem, split, tables = prepared.problem, prepared.split, prepared.tables
     on_progress("looking for a law", 0.0)
-    given = table.select(np.concatenate([split.train, split.validation]))
-    finding = find_in(given, problem, prepared.preprocessing)
-    targets = {name: problem.true_values(part) for name, part in tables.items()}
-    baseline = _baseline(problem, targets)
-    law = None if finding is None or finding.law is None else _law_entry(prepared, finding)
-    meter = Meter(on_progress)
-    crystal, tried = None, list[dict[str, Any]]()
-    if finding is not None and finding.verdict == "law" and law is not None:
-        meter.total = _first_looks(prepared)
+    findings = find_in(prepared)
+    baseline = _baseline(prepared)
+    law = _law_entry(prepared, findings)
+    frame, tried, entries, crystal = None, list[dict[str, Any]](), list[Entry](), None
+    if law is not None and all(finding.verdict == "law" for finding in findings):
+        meter = Meter(on_progress, _first_looks(prepared))
         trainer = Trainer(prepared, engine or Engine(options.device), checkpoint, meter)
-        frame = frames(problem)[0]
+        frame = _frames(prepared)[0]
         entries = _entries(trainer, compare(trainer, frame, whole=False))
-        enough = law.loss <= (1 + MARGIN) * min(e.loss for e in entries) + EXACT * float(baseline["validation"].mean())
-    else:
-        enough = False
-    if not enough:
-        meter = Meter(on_progress)
-        meter.total = _work(prepared)
+        if law.loss > (1 + MARGIN) * min(entry.loss for entry in entries) + EXACT * baseline.loss:
+            frame = None  # a network comes nearer than the law
+    if frame is None:
+        meter = Meter(on_progress, _work(prepared))
         with on_all_cores(engine or Engine(options.device), prepared, meter.total) as where:
             trainer = Trainer(prepared, where, checkpoint, meter)
             frame, tried = choose_frame(trainer)
@@ -76,23 +74,7 @@ def run_study(
     if law is not None:
         entries.append(law)
     on_progress("done", 1.0)
-    return Study(
-        table=table,
-        split=split,
-        problem=problem,
-        preprocessing=prepared.preprocessing,
-        frame=frame,
-        frames=tried,
-        entries=entries,
-        crystal=crystal,
-        finding=finding,
-        baseline=baseline,
-        targets=targets,
-        notes=list(prepared.notes),
-        options=options,
-        epochs=prepared.epochs,
-        seconds=time.monotonic() - began,
-    )
+    return Study(prepared, frame, tried, entries, crystal, findings, baseline, time.monotonic() - began)
 
 
 def _scouts(prepared: Prepared) -> list[Poolings]:
@@ -108,38 +90,89 @@ def _first_looks(prepared: Prepared) -> float:
 
 def _work(prepared: Prepared) -> float:
     """Epochs of everything, by experience where it is no training."""
-    choices = len(frames(prepared.problem))
+    choices = len(_frames(prepared)) + len(_deeper(prepared)) // 2
     choosing = choices * len(_scouts(prepared)) * short_of(prepared.epochs) if choices > 1 else 0
     fixed = len(fixed_poolings(prepared.problem, prepared.few))
     whole = prepared.epochs * (1 + min(FINALISTS, fixed))
     return choosing + _first_looks(prepared) + (1 + CRYSTAL_WORK) * whole
 
 
+def _wants(prepared: Prepared) -> tuple[Problem, int, float]:
+    return prepared.problem, prepared.preprocessing.edge_width, prepared.options.dropout
+
+
+def _frames(prepared: Prepared) -> list[Frame]:
+    """The networks that are tried in any case."""
+    return frames(*_wants(prepared))
+
+
+def _deeper(prepared: Prepared) -> list[Frame]:
+    """Networks beyond the first choice; none for much data."""
+    known = _frames(prepared)
+    return [] if prepared.few else [frame for frame in deeper(*_wants(prepared)) if frame not in known]
+
+
 def choose_frame(trainer: Trainer) -> tuple[Frame, list[dict[str, Any]]]:
-    """The simplest frame that is as good as the best, with GNP and some fixed poolings in it."""
+    """The simplest frame that is as good as the best, with GNP and some fixed poolings in it.
+
+    Deeper networks are tried one after another, as long as one more layer helps.
+    """
     prepared = trainer.prepared
-    choices, scouts = frames(prepared.problem), _scouts(prepared)
-    if len(choices) == 1:
-        return choices[0], []
+    tried = _look(trainer, _frames(prepared), _scouts(prepared))
+    lowest = math.inf
+    for frame in _deeper(prepared):
+        tried |= _look(trainer, [frame], [None, fixed_poolings(prepared.problem, few=True)[0]])
+        if tried[frame].lowest >= lowest:
+            break
+        lowest = tried[frame].lowest
+    best = min(tried, key=lambda frame: tried[frame].lowest)
+    if not math.isfinite(tried[best].lowest):
+        raise DataError("every training diverged; are the features or targets of sensible size?")
+    good = [frame for frame, look in tried.items() if look.is_as_good_as(tried[best])]
+    told = [
+        {"frame": frame.describe(), "options": dict(frame.options), "validation_loss": look.losses}
+        for frame, look in tried.items()
+    ]
+    return good[0], told
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What first looks at one frame gave: the loss with each poolings, and those of the best, item by item."""
+
+    losses: dict[str, float | None]
+    lowest: float
+    items: Floats
+
+    def is_as_good_as(self, best: _Look) -> bool:
+        """Whether its loss is no larger than the lowest, up to noise and a fifth."""
+        if not math.isfinite(self.lowest):
+            return False
+        apart = self.items - best.items
+        noise = float(apart.std(ddof=1)) / math.sqrt(len(apart)) if len(apart) > 1 else 0.0
+        return self.lowest <= best.lowest + min(noise, MARGIN * best.lowest)
+
+
+def _look(trainer: Trainer, choices: Sequence[Frame], scouts: Sequence[Poolings]) -> dict[Frame, _Look]:
+    """First looks at some frames with some poolings in them."""
+    prepared = trainer.prepared
     looks = [
         Training(frame, poolings, short=True, text=f"choosing the network: {label_of(poolings)}")
         for frame in choices
         for poolings in scouts
     ]
-    losses = {(one.frame, one.poolings): found.loss for one, found in zip(looks, trainer.all(looks), strict=True)}
-    lowest = {frame: min(losses[frame, poolings] for poolings in scouts) for frame in choices}
-    tried = [
-        {
-            "frame": frame.describe(),
-            "options": dict(frame.options),
-            "validation_loss": {label_of(poolings): _finite(losses[frame, poolings]) for poolings in scouts},
-        }
-        for frame in choices
-    ]
-    best = min(lowest.values())
-    if not math.isfinite(best):
-        raise DataError("every training diverged; are the features or targets of sensible size?")
-    return next(frame for frame in choices if lowest[frame] <= best * (1 + MARGIN)), tried
+    done = {(one.frame, one.poolings): found for one, found in zip(looks, trainer.all(looks), strict=True)}
+    found = {}
+    for frame in choices:
+        trained = {label_of(poolings): done[frame, poolings] for poolings in scouts}
+        best = min(trained.values(), key=lambda one: one.loss)
+        items = np.full(len(prepared.y["validation"]), math.inf)
+        if math.isfinite(best.loss):
+            outputs = outputs_of(best.fit.model(best.fit.best()), prepared.data["validation"], trainer.engine.here)
+            items = prepared.problem.loss(outputs, Batch(y=prepared.y["validation"])).numpy()
+        losses = {label: _finite(one.loss) for label, one in trained.items()}
+        found[frame] = _Look(losses, best.loss, items)
+    return found
 
 
 def compare(trainer: Trainer, frame: Frame, whole: bool) -> dict[Poolings, tuple[Trained, bool]]:
@@ -186,12 +219,26 @@ def _entry(
     runs: list[dict[str, Any]],
 ) -> Entry:
     device = torch.device(prepared.options.device) if engine is None else engine.here
-    problem, data = prepared.problem, prepared.data
-    validation = evaluate_items(model, data["validation"], problem.loss, device=device).numpy()
-    errors = {
-        part: evaluate_items(model, data[part], problem.error, device=device).numpy() for part in ("inside", "larger")
-    }
-    return Entry(label, poolings, model.cpu(), spec, validation, errors, runs)
+    found = {part: outputs_of(model, prepared.data[part], device) for part in ("validation", "inside", "larger")}
+    return _scored(prepared, label, poolings, model, spec, runs, found)
+
+
+def _scored(
+    prepared: Prepared,
+    label: str,
+    poolings: Poolings,
+    model: torch.nn.Module,
+    spec: dict[str, Any],
+    runs: list[dict[str, Any]],
+    outputs: dict[str, Tensor],
+) -> Entry:
+    """A competitor that gives these outputs."""
+    problem, tests = prepared.problem, ("inside", "larger")
+    batches = {part: Batch(y=prepared.y[part]) for part in outputs}
+    validation = problem.loss(outputs["validation"], batches["validation"]).numpy()
+    errors = {part: problem.error(outputs[part], batches[part]).numpy() for part in tests}
+    measures = {part: problem.measures(outputs[part], prepared.y[part]) for part in tests}
+    return Entry(label, poolings, model, spec, validation, errors, runs, measures)
 
 
 def _runs(prepared: Prepared, trained: Trained) -> list[dict[str, Any]]:
@@ -237,11 +284,13 @@ def crystallise(trainer: Trainer, entries: list[Entry]) -> Crystal:
     return crystal
 
 
-def _law_entry(prepared: Prepared, finding: Finding) -> Entry:
-    """The law as a competitor."""
-    assert finding.law is not None
-    network, spec = law_network(finding.law, finding.noise, prepared.problem, prepared.preprocessing)
-    return _entry(prepared, None, LAW, (str(finding.law),), network.eval(), spec, [])
+def _law_entry(prepared: Prepared, findings: Sequence[Finding]) -> Entry | None:
+    """The law as a competitor, a formula for each target; None if one of them has none."""
+    laws = [finding.law for finding in findings if finding.law is not None]
+    if not laws or len(laws) < len(findings):
+        return None
+    network, spec = law_network(laws, max(finding.noise for finding in findings), prepared)
+    return _entry(prepared, None, LAW, tuple(map(str, laws)), network.eval(), spec, [])
 
 
 def pooling_names(poolings: dict[str, dict[str, str]], places: tuple[str, ...]) -> tuple[str, ...]:
@@ -258,13 +307,14 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _baseline(problem: Problem, targets: dict[str, Floats]) -> dict[str, Floats]:
+def _baseline(prepared: Prepared) -> Entry:
     """The best constant: the mean of the training targets, or the most frequent class."""
+    problem, y = prepared.problem, prepared.y
     if problem.task == "regression":
-        mean = targets["train"].mean()
-        found = {name: np.abs(values - mean) for name, values in targets.items()}
-        return {**found, "validation": np.square(found["validation"] / problem.scale)}
-    counts = np.bincount(targets["train"].astype(np.int64), minlength=len(problem.classes))
-    shares = np.maximum(counts, 0.5) / counts.sum()
-    found = {name: (values != counts.argmax()).astype(np.float64) for name, values in targets.items()}
-    return {**found, "validation": -np.log(shares)[targets["validation"].astype(np.int64)]}
+        constant = y["train"].mean(0).reshape(-1)
+    else:
+        counts = torch.bincount(y["train"], minlength=len(problem.classes)).clamp(min=0.5).double()
+        weighted = counts * torch.tensor(problem.weights or [1.0], dtype=torch.float64)
+        constant = (weighted / weighted.sum() * (1 + EXACT * counts / counts.sum())).log()  # of equal ones the frequent
+    outputs = {part: constant.expand(len(y[part]), -1) for part in ("validation", "inside", "larger")}
+    return _scored(prepared, "constant", None, torch.nn.Identity(), {}, [], outputs)

@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 from gnpool.data import DataError, GraphTable
 from gnpool.data.table import Floats
 from gnpool.fit.batches import FlatBatches
+from gnpool.fit.edges import with_edge_sums
 from gnpool.fit.law import level_of
-from gnpool.fit.prepared import evaluation_size
-from gnpool.fit.preprocess import Preprocessing, unused_edges
+from gnpool.fit.outputs import outputs_of
+from gnpool.fit.prepared import evaluation_size, needs_loops
+from gnpool.fit.preprocess import Preprocessing
 from gnpool.fit.problem import Problem
-from gnpool.insight.laws import LawNet
+from gnpool.insight.laws import LawNet, LawsNet
 from gnpool.models.folder import naming
 from gnpool.models.saved import SavedModelError, load_saved
 from gnpool.store.files import write
-from gnpool.training.program import by_name
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # what begins a formula in some spreadsheet, and our own mark
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -42,24 +43,22 @@ class Predictor:
     preprocessing: Preprocessing
     classes: tuple[Any, ...] = ()
 
-    @torch.no_grad()
     def outputs(self, table: GraphTable, device: str = "cpu") -> tuple[Floats, list[str]]:
-        """What the network gives for each graph or node: a number in units of the target, or a probability for each
-        class, (items, classes); and what a user should know.
+        """What the network gives for each graph or node: a number in units of the target, (items,) or
+        (items, targets), or a probability for each class, (items, classes); and what a user should know.
         """
         if self.problem.edges != (table.edge_index is not None):
             has, lacks = ("edges", "none") if self.problem.edges else ("no edges", "some")
             raise DataError(f"the model was trained on data with {has}, and here are {lacks}")
-        x, notes = self.preprocessing.apply(table)
-        notes += unused_edges(table)
-        batches = FlatBatches(table, x, None, evaluation_size(table), None, loops=self.problem.level == "node")
-        model = self.model.to(device).eval()
-        call = by_name(model)
-        found = torch.cat([call(model, batch.to(torch.device(device))).double().cpu() for batch in batches])
-        self.model.cpu()
+        table = with_edge_sums(table)
+        (x, notes), (edge_attr, more) = self.preprocessing.apply(table), self.preprocessing.apply_edges(table)
+        loops = needs_loops(self.problem, self.preprocessing)
+        batches = FlatBatches(table, x, None, evaluation_size(table), None, loops, edge_attr)
+        found = outputs_of(self.model, batches, device)
         if self.problem.task == "regression":
-            return found.squeeze(1).numpy() * self.problem.scale, notes
-        return found.softmax(1).numpy(), notes
+            numbers = found.numpy() * self.problem.scales
+            return numbers if self.problem.more else numbers[:, 0], [*notes, *more]
+        return found.softmax(1).numpy(), [*notes, *more]
 
     def labels(self, outputs: Floats) -> NDArray[Any]:
         """The predictions that belong to outputs."""
@@ -93,13 +92,21 @@ def load_predictor(folder: str | Path) -> Predictor:
 
 def _check_fit(model: Any, problem: Problem, preprocessing: Preprocessing) -> None:
     """Complain if the network is not one for these columns and this target."""
-    kind = "NodeNet" if problem.level == "node" else "GraphNet" if problem.edges else "SetNet"
-    outputs = model.out_channels if isinstance(model, LawNet) else model.out.out_features
-    found = (type(model).__name__, getattr(model, "in_channels", None), outputs)
-    if isinstance(model, LawNet):
-        kind = "LawNet"
-        if model.level != level_of(problem) or bool(model.cuts) != (problem.task == "classification"):
+    kind, name = (
+        "NodeNet" if problem.level == "node" else "GraphNet" if problem.edges else "SetNet",
+        type(model).__name__,
+    )
+    laws = list(model.laws) if isinstance(model, LawsNet) else [model] if isinstance(model, LawNet) else []
+    outputs = model.out_channels if laws else model.out.out_features
+    found = (name, getattr(model, "in_channels", None), outputs)
+    if laws:
+        kind = name
+        if any(law.level != level_of(problem) or bool(law.cuts) != (problem.task == "classification") for law in laws):
             raise ValueError(f"its law is one of targets of a {model.level}, which this target is not")
+    if name == "DeepNet" and problem.edges:
+        kind = name
+        if (model.readout is None) != (problem.level == "node") or model.edge_channels != preprocessing.edge_width:
+            raise ValueError("its network does not fit its target or the features of its edges")
     wanted = (kind, preprocessing.width, problem.outputs)
     if getattr(model, "edge_weights", False):
         raise ValueError("its network was built with edge_weights=True, but none was given: tables have no such column")
@@ -109,15 +116,18 @@ def _check_fit(model: Any, problem: Problem, preprocessing: Preprocessing) -> No
 
 def prediction_rows(predictor: Predictor, table: GraphTable, outputs: Floats) -> tuple[list[str], list[Sequence[Any]]]:
     """Head and rows of the CSV file: names, size, prediction and, for classes, probabilities."""
-    labels = predictor.labels(outputs).tolist()
+    problem = predictor.problem
+    labels = predictor.labels(outputs)
+    predicted = ["prediction"] if not problem.more else [f"prediction of {name}" for name in problem.columns]
+    values = labels.T.tolist() if problem.more else [labels.tolist()]
     head, columns = ["graph"], []
     if predictor.problem.level == "graph":
-        head += ["nodes", "prediction"]
-        columns = [table.names.tolist(), table.sizes.tolist(), labels]
+        head += ["nodes", *predicted]
+        columns = [table.names.tolist(), table.sizes.tolist(), *values]
     else:
         names = table.node_names if table.node_names is not None else np.arange(int(table.sizes.sum()))
-        head += ["node", "prediction"]
-        columns = [table.names[table.graph_of_node].tolist(), names.tolist(), labels]
+        head += ["node", *predicted]
+        columns = [table.names[table.graph_of_node].tolist(), names.tolist(), *values]
     if predictor.problem.task == "classification":
         head += [f"probability of {name}" for name in predictor.problem.classes]
         columns += [[f"{p:.6g}" for p in column] for column in outputs.T.tolist()]

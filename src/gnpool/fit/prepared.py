@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from gnpool.data import DataError, GraphTable
 from gnpool.fit.batches import FlatBatches
-from gnpool.fit.preprocess import Preprocessing, unused_edges
+from gnpool.fit.edges import with_edge_sums
+from gnpool.fit.measures import check_metric
+from gnpool.fit.preprocess import Preprocessing
 from gnpool.fit.problem import Problem, recognise
-from gnpool.fit.split import Split, make_split
+from gnpool.fit.split import Split, split_table
 from gnpool.fit.study import Options
 
 STEPS = 1500  # of training, where the user does not say how many epochs
@@ -23,12 +28,12 @@ class Prepared:
     """What all networks of a study stand on.
 
     Args:
-        table (GraphTable): All graphs.
-        split (Split): Which of them train, validate and test.
-        tables (dict[str, GraphTable]): The graphs of each part.
+        table (GraphTable): All graphs, with what their edges sum up to.
+        split (Split): Which of them, or which of the nodes, train, validate and test.
         problem (Problem): What is to be predicted.
         preprocessing (Preprocessing): From columns to features.
         data (dict[str, FlatBatches]): The batches of each part.
+        y (dict[str, torch.Tensor]): The targets of each part, as the loss compares with them.
         options (Options): What the user said.
         epochs (int): Of a whole training.
         few (bool): Whether the data is so much that fewer combinations are tried.
@@ -37,14 +42,19 @@ class Prepared:
 
     table: GraphTable
     split: Split
-    tables: dict[str, GraphTable]
     problem: Problem
     preprocessing: Preprocessing
     data: dict[str, FlatBatches]
+    y: dict[str, Tensor]
     options: Options
     epochs: int
     few: bool
     notes: tuple[str, ...]
+
+    @property
+    def train(self) -> GraphTable:
+        """The training graphs; where nodes of a graph train, that graph."""
+        return self.table.select(self.split.train) if self.split.unit == "graph" else self.table
 
 
 def prepare(table: GraphTable, options: Options) -> Prepared:
@@ -53,29 +63,39 @@ def prepare(table: GraphTable, options: Options) -> Prepared:
         raise DataError("the data has no targets to learn from")
     if table.level == "node" and table.edge_index is None:
         raise DataError("to predict targets of nodes, the data needs edges")
-    split = make_split(table.sizes, options.split, options.seed)
-    tables = {name: table.select(part) for name, part in split.parts().items()}
-    problem = recognise(table, tables["train"], options.task)
+    table = with_edge_sums(table)
+    split = split_table(table, options.split, options.seed, options.train_up_to, options.test_from)
+    of_graphs = split.unit == "graph"
+    tables = {name: table.select(part) if of_graphs else table for name, part in split.parts().items()}
+    train = tables["train"].targets if of_graphs else [column.take(split.train) for column in table.targets]
+    problem = recognise(table, train, options.task, options.class_weights)
+    check_metric(options.metric, problem.task)
     preprocessing = Preprocessing.learn(tables["train"])
-    notes = [*table.notes, *unused_edges(table), *([split.note] if split.note else [])]
-    features = {name: preprocessing.apply(part) for name, part in tables.items()}
-    notes += [f"{name}: {note}" for name, (_, found) in features.items() for note in found]
+    notes = [*table.notes, *([split.note] if split.note else [])]
     few = int(tables["train"].sizes.sum()) > MANY_NODES
     if few:
         notes.append("much data: fewer combinations of poolings, settings and seeds are tried")
-    data = {
-        name: FlatBatches(
-            part,
-            features[name][0],
-            problem.targets(part),
-            batch_size_for(len(part.sizes)) if name == "train" else evaluation_size(part),
-            0 if name == "train" else None,
-            loops=problem.level == "node",
-        )
-        for name, part in tables.items()
-    }
+    data, y = dict[str, FlatBatches](), dict[str, Tensor]()
+    for name, part in split.parts().items():
+        every = problem.targets(tables[name])
+        if of_graphs or not data:  # nodes of one graph share its features
+            x, of_nodes = preprocessing.apply(tables[name])
+            edge_attr, of_edges = preprocessing.apply_edges(tables[name])
+            notes += [f"{name}: {note}" if of_graphs else note for note in (*of_nodes, *of_edges)]
+        y[name] = every if of_graphs else every[part]
+        weight = None if of_graphs else torch.zeros(len(every)).index_fill(0, torch.from_numpy(part), 1.0)
+        size = batch_size_for(len(part)) if name == "train" else evaluation_size(tables[name])
+        size = size if of_graphs else len(table.sizes)  # in every batch some items must count
+        seed = 0 if name == "train" else None
+        loops = needs_loops(problem, preprocessing)
+        data[name] = FlatBatches(tables[name], x, every, size, seed, loops, edge_attr, weight)
     epochs = options.epochs or min(max(math.ceil(STEPS / len(data["train"])), EPOCHS[0]), EPOCHS[1])
-    return Prepared(table, split, tables, problem, preprocessing, data, options, epochs, few, tuple(notes))
+    return Prepared(table, split, problem, preprocessing, data, y, options, epochs, few, tuple(notes))
+
+
+def needs_loops(problem: Problem, preprocessing: Preprocessing) -> bool:
+    """Whether batches have an edge of every node to itself: :class:`gnpool.models.NodeNet` has no other term for it."""
+    return problem.level == "node" and preprocessing.edge_width == 0
 
 
 def batch_size_for(graphs: int) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class Rule:
         fill (float): Stands for a missing number: the median.
         missing (bool): Whether a feature says that the value is missing.
         categories (tuple[str, ...]): Of a categorical column.
+        of (str): What has the column, ``"node"`` or ``"edge"``.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Rule:
     fill: float = 0.0
     missing: bool = False
     categories: tuple[str, ...] = ()
+    of: str = "node"
 
     @property
     def width(self) -> int:
@@ -57,32 +59,49 @@ class Preprocessing:
     @classmethod
     def learn(cls, table: GraphTable) -> Preprocessing:
         """Decide on the columns of the training graphs."""
-        return cls(tuple(_rule(column) for column in table.features))
+        edges = (replace(_rule(column), of="edge") for column in table.edge_attr)
+        return cls((*(_rule(column) for column in table.features), *edges))
+
+    def of(self, what: str) -> tuple[Rule, ...]:
+        """The rules of the nodes or of the edges."""
+        return tuple(rule for rule in self.rules if rule.of == what)
 
     @property
     def width(self) -> int:
-        """The number of features; without any, all nodes have the feature 1."""
-        return sum(rule.width for rule in self.rules) or 1
+        """The number of features of a node; without any, all nodes have the feature 1."""
+        return sum(rule.width for rule in self.of("node")) or 1
+
+    @property
+    def edge_width(self) -> int:
+        """The number of features of an edge."""
+        return sum(rule.width for rule in self.of("edge"))
 
     def apply(self, table: GraphTable) -> tuple[Tensor, list[str]]:
         """The features of all nodes, (N, width) in float32, and what a user should know about them."""
-        nodes = int(table.sizes.sum())
-        columns = {column.name: column for column in table.features}
-        x = np.zeros((nodes, self.width), dtype=np.float32)
+        x, notes = self._features("node", table.features, int(table.sizes.sum()))
+        return (x if sum(rule.width for rule in self.of("node")) else torch.ones(len(x), 1)), notes
+
+    def apply_edges(self, table: GraphTable) -> tuple[Tensor | None, list[str]]:
+        """The features of all edges, (E, edge width) in float32, if any, and what a user should know about them."""
+        if self.edge_width == 0 or table.edge_index is None:
+            return None, []
+        return self._features("edge", table.edge_attr, table.edge_index.shape[1])
+
+    def _features(self, what: str, given: Sequence[Column], rows: int) -> tuple[Tensor, list[str]]:
+        rules, columns = self.of(what), {column.name: column for column in given}
+        found = np.zeros((rows, sum(rule.width for rule in rules)), dtype=np.float32)
         notes, place = [], 0
-        for rule in self.rules:
+        for rule in rules:
             if rule.name not in columns:
                 raise DataError(f"the column {rule.name!r}, which the model was trained with, is missing")
             if rule.width:
-                notes += _fill(rule, columns[rule.name], x[:, place : place + rule.width])
+                notes += _fill(rule, columns[rule.name], found[:, place : place + rule.width])
                 place += rule.width
-        if place == 0:
-            x[:] = 1.0
-        known = {rule.name for rule in self.rules}
+        known = {rule.name for rule in rules}
         unused = [name for name in columns if name not in known]
         if unused:
             notes.append(f"columns that the model was not trained with are not used: {', '.join(map(repr, unused))}")
-        return torch.from_numpy(x), notes
+        return torch.from_numpy(found), notes
 
     def to_dict(self) -> list[dict[str, Any]]:
         """As JSON can hold it."""
@@ -99,7 +118,7 @@ class Preprocessing:
             raise ValueError(f"'preprocessing' has a rule that is none ({error})") from error
         for rule in made:
             _check_types(rule)
-        if any(rule.kind not in KINDS or not rule.scale > 0 for rule in made):
+        if any(rule.kind not in KINDS or rule.of not in ("node", "edge") or not rule.scale > 0 for rule in made):
             raise ValueError(f"'preprocessing' has a rule of no kind among {KINDS}")
         return cls(tuple(made))
 
@@ -116,14 +135,9 @@ class Preprocessing:
             if rule.missing:
                 fill = "" if rule.kind == "one-hot" else f", {rule.fill:.4g} in their place"
                 words += f"; a feature marks missing values{fill}"
-            lines.append(f"{rule.name!r}: {words}")
+            whose = "of edges, " if rule.of == "edge" else ""
+            lines.append(f"{rule.name!r}: {whose}{words}")
         return lines
-
-
-def unused_edges(table: GraphTable) -> list[str]:
-    """A note if edges have features, which no network of the pipeline takes."""
-    names = ", ".join(repr(column.name) for column in table.edge_attr)
-    return [f"features of edges are not used: {names}"] if names else []
 
 
 def _check_types(rule: Rule) -> None:
@@ -179,7 +193,7 @@ def _fill(rule: Rule, column: Column, out: NDArray[np.float32]) -> list[str]:
         if rule.missing:
             out[at == -2, -1] = 1.0
         unseen = int((at == -1).sum())
-        return [f"{unseen} nodes have a category of {rule.name!r} that was not seen in training"] if unseen else []
+        return [f"{unseen} {rule.of}s have a category of {rule.name!r} that was not seen in training"] if unseen else []
     if column.categories is not None:
         raise DataError(f"the column {rule.name!r} was numbers in training, and is categories here")
     if np.isinf(values).any():

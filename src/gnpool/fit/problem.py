@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gnpool.data import Column, DataError, GraphTable
 from gnpool.data.table import Floats
+from gnpool.fit.measures import Measures, of_classes, of_errors, of_numbers, of_several
 
 TASKS = ("regression", "classification")
 MOST_CLASSES = 20  # that whole numbers are taken for
@@ -34,6 +35,8 @@ class Problem:
             are not shifted, so that a network without biases can be proportional to what it pools.
         column (str): Where the target stood.
         reason (str): Why this task.
+        more (tuple[tuple[str, float], ...]): Further targets of a regression, each with its scale.
+        weights (tuple[float, ...]): Of the classes in the loss; none: all count alike.
     """
 
     task: str
@@ -43,17 +46,30 @@ class Problem:
     scale: float = 1.0
     column: str = "y"
     reason: str = ""
+    more: tuple[tuple[str, float], ...] = ()
+    weights: tuple[float, ...] = ()
 
     @property
     def outputs(self) -> int:
         """Numbers that a network gives for an item."""
-        return len(self.classes) if self.task == "classification" else 1
+        return len(self.classes) if self.task == "classification" else 1 + len(self.more)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Where the targets stood."""
+        return (self.column, *(name for name, _ in self.more))
+
+    @property
+    def scales(self) -> Floats:
+        """What the targets of a regression are divided by, (targets,)."""
+        return np.array([self.scale, *(scale for _, scale in self.more)])
 
     def targets(self, table: GraphTable) -> Tensor:
-        """What the loss compares with: (items,), float64 or positions of classes."""
+        """What the loss compares with: (items,) or (items, targets) in float64, or positions of classes."""
         assert table.y is not None
         if self.task == "regression":
-            return torch.from_numpy(_numbers(table.y) / self.scale)
+            columns = [_numbers(y) / scale for y, scale in zip(table.targets, self.scales.tolist(), strict=True)]
+            return torch.from_numpy(columns[0] if len(columns) == 1 else np.stack(columns, axis=1))
         words = table.y.categories or tuple(_word(value) for value in np.unique(table.y.values).tolist())
         codes = table.y.values if table.y.categories else np.unique(table.y.values, return_inverse=True)[1]
         places = {name: k for k, name in enumerate(self.classes)}
@@ -63,43 +79,59 @@ class Problem:
         return torch.from_numpy(np.array([places[word] for word in words])[codes])
 
     def loss(self, prediction: Tensor, batch: Any) -> Tensor:
-        """What is minimised, one value per item."""
+        """What is minimised, one value per item; the mean over several targets."""
         if self.task == "regression":
-            return (prediction.view_as(batch.y) - batch.y).square()
-        return F.cross_entropy(prediction, batch.y, reduction="none")
+            squares = (prediction.view_as(batch.y) - batch.y).square()
+            return squares.mean(-1) if self.more else squares
+        weight = prediction.new_tensor(self.weights) if self.weights else None
+        return F.cross_entropy(prediction, batch.y, weight=weight, reduction="none")
 
     def error(self, prediction: Tensor, batch: Any) -> Tensor:
-        """What is reported, one value per item: the absolute error in units of the target, or 1 for a wrong class."""
+        """How wrong, one value per item: the absolute error in units of the target, or 1 for a wrong class.
+
+        Of several targets it is the mean of the errors, each in units of its scale.
+        """
         if self.task == "regression":
-            return (prediction.view_as(batch.y) - batch.y).abs() * self.scale
+            errors = (prediction.view_as(batch.y) - batch.y).abs()
+            return errors.mean(-1) if self.more else errors * self.scale
         return (prediction.argmax(-1) != batch.y).double()
 
-    def summary(self, errors: Floats, targets: Floats) -> dict[str, float | None]:
-        """Errors of several items: of a regression relative to the targets (sum of errors over sum of absolute
-        targets), mean absolute and R^2; of a classification the share of wrong ones. What is not defined, such as an
-        error relative to targets that are all 0, is None.
+    def sizes(self, truth: Tensor) -> Floats:
+        """What errors are relative to, one value per item: 1 for classes."""
+        if self.task == "classification":
+            return np.ones(len(truth))
+        size = truth.abs().mean(-1) if self.more else truth.abs() * self.scale
+        found: Floats = size.double().numpy()
+        return found
+
+    def measures(self, prediction: Tensor, truth: Tensor) -> Measures:
+        """All measures of what a network gives, in float64, against targets as :meth:`targets` gives them."""
+        if self.task == "classification":
+            return of_classes(prediction.double(), truth)
+        predicted, true = (
+            value.double().reshape(len(truth), -1).numpy() * self.scales for value in (prediction, truth)
+        )
+        if self.more:
+            return of_several(predicted, true, self.columns)
+        return of_numbers(predicted[:, 0], true[:, 0])
+
+    def summary(self, errors: Floats, targets: Floats) -> Measures:
+        """Measures from the errors of several items: see :func:`gnpool.fit.measures.of_errors`; of a classification
+        the share of wrong ones.
         """
         if self.task == "classification":
             return {"error": float(errors.mean())}
-        if not np.isfinite(errors).all():
-            return {"error": None, "absolute": None, "r2": None}
-        largest = max(float(errors.max()), float(np.abs(targets).max())) or 1.0  # squares of huge numbers overflow
-        errors, targets = errors / largest, targets / largest
-        mean, total = float(errors.mean()), float(np.abs(targets).mean())
-        spread = float(np.square(targets - targets.mean()).mean())
-        return {
-            "error": mean / total if total > 0 else None,
-            "absolute": mean * largest,
-            "r2": 1 - float(np.square(errors).mean()) / spread if spread > 0 else None,
-        }
+        return of_errors(errors, targets)
 
     def true_values(self, table: GraphTable) -> Floats:
-        """The targets in their own units, or the positions of the classes, as numbers."""
-        return self.targets(table).double().numpy() * (self.scale if self.task == "regression" else 1.0)
+        """The targets in their own units, (items,) or (items, targets), or the positions of the classes, as numbers."""
+        found: Floats = self.targets(table).double().numpy()
+        return found * (self.scales if self.more else self.scale) if self.task == "regression" else found
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        return {**asdict(self), "classes": list(self.classes)}
+        more = [list(one) for one in self.more]
+        return {**asdict(self), "classes": list(self.classes), "more": more, "weights": list(self.weights)}
 
     @classmethod
     def from_dict(cls, found: Any) -> Problem:
@@ -107,47 +139,56 @@ class Problem:
         if not isinstance(found, Mapping):
             raise ValueError("'problem' is missing")
         try:
-            problem = cls(**{**found, "classes": tuple(found.get("classes", ()))})
-        except TypeError as error:
+            lists = {name: tuple(found.get(name, ())) for name in ("classes", "weights")}
+            more = tuple((name, scale) for name, scale in found.get("more", ()))
+            problem = cls(**{**found, **lists, "more": more})
+        except (TypeError, ValueError) as error:
             raise ValueError(f"'problem' is not one ({error})") from error
-        words = (problem.task, problem.level, problem.column, problem.reason, *problem.classes)
+        words = (problem.task, problem.level, *problem.columns, problem.reason, *problem.classes)
         if not all(isinstance(word, str) for word in words) or not isinstance(problem.edges, bool):
             raise ValueError("'problem' has a value that is no text")
-        if (
-            isinstance(problem.scale, bool)
-            or not isinstance(problem.scale, (int, float))
-            or not problem.scale < math.inf
-        ):
-            raise ValueError(f"'problem' must have a number as 'scale', got {problem.scale!r:.40}")
+        for scale in (problem.scale, *(scale for _, scale in problem.more), *problem.weights):
+            if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 0 < scale < math.inf:
+                raise ValueError(f"'problem' must have numbers above 0 as scales and weights, got {scale!r:.40}")
+        if problem.task == "classification" and problem.more:
+            raise ValueError("'problem' must have one target if it is a classification")
+        if problem.weights and len(problem.weights) != len(problem.classes):
+            raise ValueError("'problem' must have a weight for each class")
         if problem.task == "classification" and len(problem.classes) < 2:
             raise ValueError("'problem' must have two classes or more")
-        if problem.task not in TASKS or problem.level not in ("graph", "node") or not problem.scale > 0:
+        if problem.task not in TASKS or problem.level not in ("graph", "node"):
             raise ValueError(f"'problem' must be one of {TASKS}, got {problem.task!r}")
         return problem
 
 
-def recognise(table: GraphTable, train: GraphTable, task: str | None = None) -> Problem:
-    """The problem that the targets pose, or the one that the user says it is."""
+def recognise(
+    table: GraphTable, train: Sequence[Column], task: str | None = None, weights: str | None = None
+) -> Problem:
+    """The problem that the targets pose, or the one that the user says it is.
+
+    Args:
+        table (GraphTable): All graphs.
+        train (Sequence[Column]): The targets of those that train.
+        task (str, optional): ``"regression"`` or ``"classification"``.
+        weights (str, optional): ``"balanced"``: all classes count alike in the loss, however many items they have.
+    """
     if task is not None and task not in TASKS:
         raise ValueError(f"'task' must be one of {TASKS}, got {task!r}")
+    if weights not in (None, "balanced"):
+        raise ValueError(f"'class_weights' must be None or 'balanced', got {weights!r}")
     column = table.y
     assert column is not None
     edges = table.edge_index is not None
+    if table.more:
+        return _of_several(table, train, task, weights)
     if column.categories is not None and task != "regression":
         classes, reason = column.categories, "the target holds names of classes"
     else:
         kept, counts = np.unique(_numbers(column), return_counts=True)
         guess, reason = _guess(kept, counts)
         if (task or guess) == "regression":
-            assert train.y is not None
-            values = _numbers(train.y)
-            largest = float(np.abs(values).max()) or 1.0  # squares of huge numbers would overflow
-            scale = largest * (math.sqrt(float(np.mean(np.square(values / largest)))) or 1.0)
-            if len(kept) == 1:
-                raise DataError(f"all targets are {kept[0]:g}: there is nothing to learn", column=column.name)
-            if max(-kept[0], kept[-1]) > FAR * scale:
-                far = max(kept[0], kept[-1], key=abs)
-                raise DataError(f"a target is {far:g}, where those in training are about {scale:g}", column=column.name)
+            _need_classes(weights)
+            scale = _scale(column, train[0])
             return Problem(
                 "regression", table.level, edges, scale=scale, column=column.name, reason="as told" if task else reason
             )
@@ -156,9 +197,50 @@ def recognise(table: GraphTable, train: GraphTable, task: str | None = None) -> 
         raise DataError(f"there is only one class, {classes[0]!r}", column=column.name)
     if len(classes) > len(column.values) // 2:
         raise DataError(f"there are {len(classes)} classes for {len(column.values)} {table.level}s", column=column.name)
+    reason = "as told" if task else reason
+    problem = Problem("classification", table.level, edges, tuple(classes), column=column.name, reason=reason)
+    if weights is None:
+        return problem
+    places = problem.targets(replace(table, y=train[0]))
+    counts = np.maximum(np.bincount(places.numpy(), minlength=len(classes)), 1)
+    return replace(problem, weights=tuple((len(places) / (len(classes) * counts)).tolist()))
+
+
+def _of_several(table: GraphTable, train: Sequence[Column], task: str | None, weights: str | None) -> Problem:
+    """A regression with several targets."""
+    if task == "classification":
+        raise DataError(f"several targets must be numbers, and a classification has one; got {len(table.targets)}")
+    _need_classes(weights)
+    scales = [_scale(column, part) for column, part in zip(table.targets, train, strict=True)]
+    (name, *names) = (column.name for column in table.targets)
     return Problem(
-        "classification", table.level, edges, tuple(classes), column=column.name, reason="as told" if task else reason
+        "regression",
+        table.level,
+        table.edge_index is not None,
+        scale=scales[0],
+        column=name,
+        reason=f"there are {len(scales)} targets",
+        more=tuple(zip(names, scales[1:], strict=True)),
     )
+
+
+def _need_classes(weights: str | None) -> None:
+    if weights is not None:
+        raise ValueError("'class_weights' are for a classification, and this is a regression")
+
+
+def _scale(column: Column, train: Column) -> float:
+    """What a target is divided by: the root mean square of those in training."""
+    every, values = _numbers(column), _numbers(train)
+    largest = float(np.abs(values).max()) or 1.0  # squares of huge numbers would overflow
+    scale = largest * (math.sqrt(float(np.mean(np.square(values / largest)))) or 1.0)
+    low, high = float(every.min()), float(every.max())
+    if low == high:
+        raise DataError(f"all targets are {low:g}: there is nothing to learn", column=column.name)
+    if max(-low, high) > FAR * scale:
+        far = max(low, high, key=abs)
+        raise DataError(f"a target is {far:g}, where those in training are about {scale:g}", column=column.name)
+    return scale
 
 
 def _guess(kept: Floats, counts: Any) -> tuple[str, str]:

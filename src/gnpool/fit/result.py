@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -14,20 +15,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from gnpool.data import DataError
-from gnpool.data.table import Floats, Ints
+from gnpool.data import DataError, GraphTable
+from gnpool.data.table import Floats
 from gnpool.display.models import is_gnp
 from gnpool.display.palette import COLORS
-from gnpool.fit.answer import Answer, percent, summary_of
+from gnpool.fit.answer import Answer, class_shares
+from gnpool.fit.law import formulas
+from gnpool.fit.measures import METRICS, Metric, shown
 from gnpool.fit.study import LAW, Entry, Study
 from gnpool.insight import Finding
 from gnpool.models.folder import check_free, write_folder
 from gnpool.models.saved import model_files
+from gnpool.store.regular import read_regular
 from gnpool.training.machine import describe_machine
 
 SCHEMA = 1
 BINS = 8  # of the curve against size
 DIGITS = 6  # of raw errors in fit.json
+LARGEST_FIT = 2**30  # bytes
+FINGERPRINT = 16  # characters
 ROOM = 2**20  # bytes that must be free where the result goes
 OURS = {"model", "learned", "fit.json", "fit.png", "report.html"}
 LOW, HIGH = 1e-4, 1e12  # percent: what is beyond is drawn at the border
@@ -35,13 +41,13 @@ LOW, HIGH = 1e-4, 1e12  # percent: what is beyond is drawn at the border
 
 def model_extra(study: Study, classes: Sequence[Any] | None = None) -> dict[str, Any]:
     """What prediction needs besides the network; ``classes`` in the type that the user gave them."""
-    sizes = study.table.sizes[study.split.train]
+    sizes = study.sizes("train")
     return {
         "made_by": "gnpool fit",
         "problem": study.problem.to_dict(),
         "classes": _classes(study) if classes is None else list(classes),
         "preprocessing": study.preprocessing.to_dict(),
-        "trained_on": {"graphs": len(sizes), "smallest": int(sizes.min()), "largest": int(sizes.max())},
+        "trained_on": {f"{study.split.unit}s": len(sizes), "smallest": int(sizes.min()), "largest": int(sizes.max())},
     }
 
 
@@ -54,7 +60,8 @@ def _classes(study: Study) -> list[Any]:
 
 def result_dict(study: Study, found: Answer) -> dict[str, Any]:
     """Everything as JSON can hold it: ``fit.json``."""
-    parts = study.split.parts()
+    table, split, options = study.table, study.split, study.options
+    trained, tested = (int(study.sizes(part).max()) for part in ("train", "larger"))
     return {
         "schema": SCHEMA,
         "answer": {
@@ -64,32 +71,34 @@ def result_dict(study: Study, found: Answer) -> dict[str, Any]:
             "law": found.law,
             "gnp": found.verdict,
             "learned": found.learned,
+            "tested_up_to": tested / max(1, trained),  # times the largest in training
         },
         "problem": study.problem.to_dict(),
+        "metric": options.metric,
         "data": {
-            "graphs": len(study.table.sizes),
-            "nodes": int(study.table.sizes.sum()),
-            "edges": None if study.table.edge_index is None else int(study.table.edge_index.shape[1]),
+            "graphs": len(table.sizes),
+            "nodes": int(table.sizes.sum()),
+            "edges": None if table.edge_index is None else int(table.edge_index.shape[1]),
+            "fingerprint": fingerprint(table),
             "columns": study.preprocessing.describe(),
         },
         "preprocessing": study.preprocessing.to_dict(),
         "split": {
-            "by": study.split.by,
+            "by": split.by,
+            "of": f"{split.unit}s",
             **{
                 name: {
-                    "graphs": len(part),
-                    "smallest": int(study.table.sizes[part].min()),
-                    "largest": int(study.table.sizes[part].max()),
+                    "graphs": len(study.sizes(name)),
+                    "smallest": int(study.sizes(name).min()),
+                    "largest": int(study.sizes(name).max()),
                 }
-                for name, part in parts.items()
+                for name in split.parts()
             },
         },
+        "class_shares": class_shares(study) if study.problem.task == "classification" else None,
         "network": {"chosen": study.frame.describe(), "tried": study.frames},
-        "models": [_model(study, entry, entry is found.entry) for entry in study.entries],
-        "constant": {
-            "validation_loss": float(study.baseline["validation"].mean()),
-            **{part: _constant(study, part) for part in ("inside", "larger")},
-        },
+        "models": [_model(entry, entry is found.entry) for entry in study.entries],
+        "constant": {"validation_loss": study.baseline.loss, **study.baseline.measures},
         "crystal": None
         if study.crystal is None
         else {
@@ -98,37 +107,68 @@ def result_dict(study: Study, found: Answer) -> dict[str, Any]:
             "table": str(study.crystal),
             "reading": str(study.crystal.reading),
         },
-        "law": None if study.finding is None else _law(study.finding),
+        "law": _laws(study),
         "by_size": by_size(study),
         "graphs": {
             part: {
-                "names": [str(name) for name in study.table.names[parts[part]].tolist()],
-                "sizes": study.table.sizes[parts[part]].tolist(),
+                "names": [str(name) for name in _names(study, part)],
+                "sizes": study.sizes(part).tolist(),
                 "errors": {entry.label: _rounded(_per_graph(study, entry, part)) for entry in study.entries},
             }
             for part in ("inside", "larger")
         },
-        "notes": study.notes,
+        "notes": list(study.prepared.notes),
         "meta": {
-            "epochs": study.epochs,
-            "seed": study.options.seed,
+            "epochs": study.prepared.epochs,
+            "seed": options.seed,
             "seconds": round(study.seconds, 1),
-            **describe_machine(torch.device(study.options.device)),
+            **describe_machine(torch.device(options.device)),
         },
     }
 
 
-def _model(study: Study, entry: Entry, chosen: bool) -> dict[str, Any]:
+def fingerprint(table: GraphTable) -> str:
+    """A checksum of what is learned from: sizes, edges, features and targets."""
+    digest = hashlib.sha256(np.ascontiguousarray(table.sizes).tobytes())
+    if table.edge_index is not None:
+        digest.update(np.ascontiguousarray(table.edge_index).tobytes())
+    for column in (*table.features, *table.edge_attr, *table.targets):
+        digest.update(f"{column.name}\n{column.categories}\n".encode())
+        digest.update(np.ascontiguousarray(column.values).tobytes())
+    return digest.hexdigest()[:FINGERPRINT]
+
+
+def _names(study: Study, part: str) -> list[Any]:
+    """What the user calls the graphs, or the nodes, of a part."""
+    names: Any = study.table.names
+    if study.split.unit == "node":
+        names = study.table.node_names
+        names = np.arange(int(study.table.sizes.sum())) if names is None else names
+    found: list[Any] = names[getattr(study.split, part)].tolist()
+    return found
+
+
+def _model(entry: Entry, chosen: bool) -> dict[str, Any]:
     return {
         "label": entry.label,
         "chosen": chosen,
         "finished": entry.finished,
         "poolings": None if entry.poolings is None else list(entry.poolings),
         "validation_loss": entry.loss,
-        **{part: summary_of(study, entry, part) for part in ("inside", "larger")},
+        **entry.measures,
         "runs": entry.runs,
         "curves": entry.curves,
     }
+
+
+def _laws(study: Study) -> dict[str, Any] | None:
+    """What the search found; of several targets the first, and all of them under ``targets``."""
+    found = [_law(finding) for finding in study.findings]
+    for one, formula in zip(found, formulas(study.findings, study.problem) if found else [], strict=True):
+        one["formula"] = formula
+    if len(found) > 1:
+        return {**found[0], "targets": dict(zip(study.problem.columns, found, strict=True))}
+    return found[0] if found else None
 
 
 def _law(finding: Finding) -> dict[str, Any]:
@@ -143,10 +183,6 @@ def _law(finding: Finding) -> dict[str, Any]:
         "alternatives": [str(law) for law in finding.alternatives],
         "tried": finding.tried,
     }
-
-
-def _constant(study: Study, part: str) -> dict[str, float | None]:
-    return study.problem.summary(study.baseline[part], study.targets[part])
 
 
 def _per_graph(study: Study, entry: Entry, part: str) -> Floats:
@@ -164,19 +200,16 @@ def _short(value: float) -> float | None:
 def by_size(study: Study) -> dict[str, Any]:
     """Errors of all test graphs against their size: mean size, graphs and the error of each competitor in each bin."""
     parts = ("inside", "larger")
-    graphs: Ints = np.concatenate([getattr(study.split, part) for part in parts])
-    sizes = study.table.sizes[graphs]
+    sizes = np.concatenate([study.sizes(part) for part in parts])
     edges = np.unique(np.quantile(sizes, np.linspace(0, 1, BINS + 1)))
     place = np.clip(np.searchsorted(edges, sizes, side="right") - 1, 0, max(0, len(edges) - 2))
     kept = np.unique(place)
-    if study.problem.task == "classification":
-        weight = np.ones(len(graphs))
-    else:  # errors are relative to the targets
-        weight = np.concatenate([study.per_graph(np.abs(study.targets[part]), part) for part in parts])
+    # errors are relative to the targets
+    weight = np.concatenate([study.per_graph(study.problem.sizes(study.prepared.y[part]), part) for part in parts])
     found: dict[str, Any] = {
         "sizes": [float(sizes[place == k].mean()) for k in kept],
         "graphs": [int((place == k).sum()) for k in kept],
-        "trained_up_to": int(study.table.sizes[study.split.train].max()),
+        "trained_up_to": int(study.sizes("train").max()),
         "errors": {},
     }
     for entry in study.entries:
@@ -203,8 +236,8 @@ def draw(result: dict[str, Any]) -> bytes | None:
         style = {"linewidth": 2.5} if model["chosen"] else {"linewidth": 1.2, "linestyle": "--"}
         axes.plot(curve["sizes"], errors, color=color, marker="o", markersize=4, label=model["label"], **style)
     axes.set_yscale("log")
-    axes.set_xlim(0, 1.05 * max(curve["sizes"]))
-    axes.set_xlabel("nodes")
+    axes.set_xlim(0, 1.05 * max(*curve["sizes"], 1))
+    axes.set_xlabel("nodes" if result["split"].get("of", "graphs") == "graphs" else "neighbours")
     axes.set_ylabel("error in %")
     axes.legend(fontsize=8)
     file = io.BytesIO()
@@ -215,6 +248,22 @@ def draw(result: dict[str, Any]) -> bytes | None:
 def is_result(folder: Path) -> bool:
     """Whether a folder holds what a fit leaves, and nothing else."""
     return {path.name for path in folder.iterdir()} <= OURS
+
+
+def check_same_data(folder: Path, table: GraphTable, force: bool) -> None:
+    """Complain if the folder holds a fit of other data, unless it may be replaced."""
+    try:
+        found = json.loads(read_regular(folder / "fit.json", LARGEST_FIT))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, RecursionError):
+        found = None
+    data = found.get("data") if isinstance(found, dict) else None
+    known = data.get("fingerprint") if isinstance(data, dict) else None
+    if not force and known != fingerprint(table):
+        raise DataError(
+            "it holds a fit of other data; choose another folder, or replace it by --force", file=str(folder)
+        )
 
 
 def check_out(folder: Path) -> None:
@@ -250,30 +299,21 @@ def write_result(folder: Path, study: Study, found: Answer) -> dict[str, Any]:
 
 def table_rows(result: dict[str, Any]) -> list[list[str]]:
     """The competitors as rows of text: the chosen one marked, the best on validation first."""
+    metric = METRICS[result.get("metric", "error")]
     rows = []
     for model in sorted(result["models"], key=lambda m: (not m["finished"], m["validation_loss"])):
         poolings = "learned" if model["poolings"] is None else "/".join(model["poolings"])
         name = (
-            poolings
+            "; ".join(model["poolings"])
             if model["label"] == LAW
             else model["label"]
             if model["label"] == poolings
             else f"{model['label']} ({poolings})"
         )
         mark = " <-" if model["chosen"] else "" if model["finished"] else " (first look)"
-        rows.append(
-            [
-                f"{name}{mark}",
-                f"{model['validation_loss']:.3g}",
-                *(percent(model[p]["error"]) for p in ("inside", "larger")),
-            ]
-        )
-    constant = result["constant"]
-    rows.append(
-        [
-            "best constant",
-            f"{constant['validation_loss']:.3g}",
-            *(percent(constant[p]["error"]) for p in ("inside", "larger")),
-        ]
-    )
-    return rows
+        rows.append([f"{name}{mark}", *_row(model, metric)])
+    return [*rows, ["best constant", *_row(result["constant"], metric)]]
+
+
+def _row(model: dict[str, Any], metric: Metric) -> list[str]:
+    return [f"{model['validation_loss']:.3g}", *(shown(model[part], metric) for part in ("inside", "larger"))]

@@ -1,18 +1,19 @@
-"""Which graphs to train, validate and test with."""
+"""Which graphs, or which nodes of one large graph, to train, validate and test with."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnpool.data import DataError
+from gnpool.data import DataError, GraphTable
 from gnpool.data.table import Ints
 
 SPLITS = ("size", "random")
 PARTS = ("train", "validation", "inside", "larger")
-LEAST = 10  # graphs
+GIVEN = ("train", "validation", "test")  # the parts that a user can name
+LEAST = 10  # graphs or nodes
 LARGER, INSIDE, VALIDATION = 0.2, 0.15, 0.15  # shares of all graphs
 BARS = 30  # characters
 BINS = 10
@@ -20,10 +21,16 @@ BINS = 10
 
 @dataclass(frozen=True)
 class Split:
-    """Positions of the graphs of each part, in random order but for the last, so that the first are a sample.
+    """Positions of the graphs, or of the nodes of one graph, in each part.
 
-    ``train`` fits, ``validation`` selects, ``inside`` tests among the training sizes, ``larger`` above them (with a
-    random split: a second test of the same sizes). Nothing is decided by the last two.
+    They stand in random order but for the last, so that the first are a sample. ``train`` fits, ``validation`` selects,
+    ``inside`` tests among the training sizes, ``larger`` above them (with a random split: a second test of the same
+    sizes). Nothing is decided by the last two.
+
+    Args:
+        by (str): ``"size"``, ``"random"``, or ``"given"`` by the user.
+        sizes (array): Of each item: the nodes of a graph, or the neighbours of a node.
+        unit (str): What the items are, ``"graph"`` or ``"node"``.
     """
 
     by: str
@@ -31,39 +38,82 @@ class Split:
     validation: Ints
     inside: Ints
     larger: Ints
-    note: str | None = None
+    note: str | None
+    sizes: Ints
+    unit: str = "graph"
 
     def parts(self) -> dict[str, Ints]:
         """By name."""
         return {name: getattr(self, name) for name in PARTS}
 
+    @property
+    def measure(self) -> str:
+        """What the sizes count."""
+        return "nodes" if self.unit == "graph" else "neighbours"
 
-def make_split(sizes: Ints, by: str = "size", seed: int = 0) -> Split:
-    r"""Split graphs by their number of nodes, or at random.
+
+def split_table(
+    table: GraphTable, by: str = "size", seed: int = 0, train_up_to: int | None = None, test_from: int | None = None
+) -> Split:
+    """The split of a table: by the parts that it names, by the degrees of the nodes of a single graph, or by size."""
+    unit = "node" if table.level == "node" and (len(table.sizes) == 1 or table.part is not None) else "graph"
+    sizes = table.sizes
+    if unit == "node":
+        assert table.edge_index is not None
+        sizes = np.bincount(table.edge_index[1], minlength=int(table.sizes.sum()))
+    if table.part is not None:
+        found = _given(sizes, table.part, unit, seed)
+    else:
+        found = make_split(sizes, by, seed, train_up_to, test_from, unit)
+    if unit == "graph":
+        return found
+    train, validation, inside, larger = (np.sort(part) for part in found.parts().values())  # as networks give them
+    return replace(found, train=train, validation=validation, inside=inside, larger=larger)
+
+
+def make_split(
+    sizes: Ints,
+    by: str = "size",
+    seed: int = 0,
+    train_up_to: int | None = None,
+    test_from: int | None = None,
+    unit: str = "graph",
+) -> Split:
+    r"""Split graphs by their number of nodes, nodes by their number of neighbours, or both at random.
 
     By size, the largest fifth is the test of the larger: no graph of another part is as large as any of them. The
-    rest is shuffled. If all graphs have one size the split is random, and says so.
+    rest is shuffled. With ``train_up_to`` no larger graph trains or validates; with ``test_from`` no smaller graph is
+    in the test of the larger. What lies between is left out. If all graphs have one size the split is random, and says
+    so.
     """
     if by not in SPLITS:
         raise ValueError(f"'split' must be one of {SPLITS}, got {by!r}")
-    count = len(sizes)
+    count, note = len(sizes), None
     if count < LEAST:
-        graphs = "one graph" if count == 1 else f"{count} graphs"
-        raise DataError(f"the data has {graphs}; to train, validate and test, at least {LEAST} are needed")
-    note = None
+        things = f"one {unit}" if count == 1 else f"{count} {unit}s"
+        raise DataError(f"the data has {things}; to train, validate and test, at least {LEAST} are needed")
     order = np.random.default_rng(seed).permutation(count)
-    larger = np.zeros(count, dtype=bool)
-    if by == "size":
+    larger, left_out = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
+    told = train_up_to is not None or test_from is not None
+    if told:
+        if by != "size":
+            raise ValueError("'train_up_to' and 'test_from' are for a split by size")
+        larger, left_out = _gap(sizes, train_up_to, test_from, unit)
+        note = f"{int(left_out.sum())} {unit}s of sizes between the two are left out" if left_out.any() else None
+    elif by == "size":
         larger = _largest(sizes)
         if not larger.any():
-            by, note = "random", f"all graphs have {int(sizes[0])} nodes: the split is random, not by size"
+            every = f"all {unit}s have {counted(int(sizes[0]), 'node' if unit == 'graph' else 'neighbour')}"
+            by, note = "random", f"{every}: the split is random, not by size"
     if by == "random":
         larger[order[: round(LARGER * count)]] = True
-    rest = order[~larger[order]]
-    inside, validation = (max(1, round(share * count)) for share in (INSIDE, VALIDATION))
+    rest = order[~(larger | left_out)[order]]
+    whole = len(rest) / (1 - LARGER) if told else count  # shares are of all graphs, as if the larger were a fifth
+    inside, validation = (max(1, round(share * whole)) for share in (INSIDE, VALIDATION))
     if len(rest) < inside + validation + 2:
         raise DataError(
-            f"only {len(rest)} graphs are smaller than {int(sizes[larger].min())} nodes, too few to train with; "
+            f"only {len(rest)} {unit}s are smaller than {int(sizes[larger].min())} "
+            f"{'nodes' if unit == 'graph' else 'neighbours'}, too few to train with; "
             "a random split is --split random (split='random')"
         )
     return Split(
@@ -73,7 +123,41 @@ def make_split(sizes: Ints, by: str = "size", seed: int = 0) -> Split:
         inside=rest[:inside],
         larger=np.flatnonzero(larger),
         note=note,
+        sizes=sizes,
+        unit=unit,
     )
+
+
+def _gap(
+    sizes: Ints, train_up_to: int | None, test_from: int | None, unit: str
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """The test of the larger and what is left out, where the user says which sizes train or test."""
+    limit = test_from - 1 if train_up_to is None and test_from is not None else train_up_to
+    assert limit is not None
+    first = limit + 1 if test_from is None else test_from
+    if first <= limit:
+        raise ValueError(f"'test_from' must be above 'train_up_to', got {first} and {limit}")
+    larger = sizes >= first
+    if not larger.any():
+        raise DataError(f"no {unit} is as large as {first} (test_from); the largest has {int(sizes.max())}")
+    if not (sizes <= limit).any():
+        raise DataError(f"no {unit} is as small as {limit} (train_up_to); the smallest has {int(sizes.min())}")
+    return larger, ~larger & (sizes > limit)
+
+
+def _given(sizes: Ints, part: Ints, unit: str, seed: int) -> Split:
+    """The parts that the user named; the test is cut by size, so that both tests can be compared."""
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    train, validation, test = (order[part[order] == number] for number in range(len(GIVEN)))
+    for name, items in zip(GIVEN, (train, validation, test), strict=True):
+        if len(items) < (1 if name == "validation" else 2):
+            raise DataError(f"the part {name!r} has {counted(len(items), unit)}, which is too few")
+    large = _largest(sizes[test])
+    if not large.any():
+        large[: max(1, len(test) // 2)] = True
+    left = int((part < 0).sum())
+    note = f"{counted(left, unit)} of no part {'is' if left == 1 else 'are'} left out" if left else None
+    return Split("given", train, validation, test[~large], np.sort(test[large]), note, sizes, unit)
 
 
 def _largest(sizes: Ints) -> NDArray[np.bool_]:
@@ -86,18 +170,25 @@ def _largest(sizes: Ints) -> NDArray[np.bool_]:
     return sizes >= kept[choice]
 
 
-def histogram(sizes: Ints, split: Split) -> str:
+def counted(number: int, thing: str) -> str:
+    """A number of things: ``1 node``, ``2 nodes``."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def histogram(split: Split) -> str:
     """The sizes of the graphs as text: a bar for each range, a letter for each part."""
+    sizes = split.sizes
     low, high = int(sizes.min()), int(sizes.max())
-    edges = np.unique(np.round(np.geomspace(low, high + 1, BINS + 1)).astype(np.int64))
+    edges = np.unique(np.round(np.geomspace(max(1, low), high + 1, BINS + 1)).astype(np.int64))
     if split.by == "size":  # no bar holds both
         edges = np.unique(np.append(edges, sizes[split.larger].min()))
+    edges = np.unique(np.append(edges, low))
     if len(edges) < 2:
         edges = np.array([low, high + 1])
     counts = {name: np.histogram(sizes[part], edges)[0] for name, part in split.parts().items()}
     most = max(1, int(np.sum(list(counts.values()), axis=0).max()))
     letters = {"train": "#", "validation": "+", "inside": "o", "larger": "*"}
-    lines = [f"{'nodes':>15}  graphs"]
+    lines = [f"{split.measure:>15}  {split.unit}s"]
     for k, (first, stop) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
         label = f"{first}" if stop - first == 1 else f"{first} to {stop - 1}"
         total = sum(int(count[k]) for count in counts.values())

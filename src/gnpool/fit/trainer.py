@@ -68,10 +68,11 @@ class Meter:
 
     Args:
         on_progress (callable): Told what is being done, and how much of everything is done.
+        total (float): Epochs of everything, about.
     """
 
-    def __init__(self, on_progress: OnProgress) -> None:
-        self.on_progress, self.total = on_progress, 1.0
+    def __init__(self, on_progress: OnProgress, total: float) -> None:
+        self.on_progress, self.total = on_progress, total
         self.done: list[float] = []  # epochs, by training
         self.lock = threading.Lock()
 

@@ -6,7 +6,7 @@ import torch
 from torch_geometric.nn import aggr
 
 from gnpool.insight.crystal import CrystalAggregation
-from gnpool.insight.laws import Law, LawNet
+from gnpool.insight.laws import Law, LawNet, LawsNet
 
 PLAIN = {
     aggr.SumAggregation: "sum",
@@ -27,6 +27,8 @@ def exact_poolings(model: torch.nn.Module) -> dict[str, str]:
     """
     if isinstance(model, LawNet):
         return {"law": str(Law.of(model))}
+    if isinstance(model, LawsNet):
+        return {f"laws.{number}": str(Law.of(law)) for number, law in enumerate(model.laws) if isinstance(law, LawNet)}
     found: dict[str, str] = {}
     for path, module in model.named_modules():
         inside = any(path.startswith(f"{outer}.") for outer in found)

@@ -1,6 +1,6 @@
 """Networks with a slot for a pooling, as plain modules of PyTorch Geometric."""
 
-from gnpool.insight.laws import LawNet
+from gnpool.insight.laws import LawNet, LawsNet
 from gnpool.models.networks.deep_net import DeepNet
 from gnpool.models.networks.graph_net import GraphNet
 from gnpool.models.networks.monstor import MONSTOR
@@ -26,6 +26,7 @@ __all__ = [
     "DeepNet",
     "GraphNet",
     "LawNet",
+    "LawsNet",
     "NodeNet",
     "PNAAggregation",
     "RecurrentNet",

@@ -36,6 +36,7 @@ NETWORKS = (
     "SetTransformer",
     "SAGPoolNet",
     "LawNet",
+    "LawsNet",
 )  # of gnpool.models
 # Layers that may have taken the place of a pooling.
 PARTS = {"CrystalAggregation": CrystalAggregation}

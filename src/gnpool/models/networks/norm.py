@@ -26,8 +26,9 @@ class BatchNorm(torch.nn.BatchNorm1d):
         assert self.running_mean is not None and self.running_var is not None  # noqa: PT018
         assert self.momentum is not None and self.num_batches_tracked is not None  # noqa: PT018
         self.num_batches_tracked.add_(1)
-        self.running_mean.lerp_(mean, self.momentum)
-        self.running_var.lerp_(variance, self.momentum)
+        # not lerp_, for which torch.vmap has no rule
+        self.running_mean.add_((mean - self.running_mean) * self.momentum)
+        self.running_var.add_((variance - self.running_var) * self.momentum)
 
 
 class LayerNorm(torch.nn.LayerNorm):

@@ -1,0 +1,130 @@
+"""What is reported of predictions, and in which words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnpool.data.table import Floats
+from gnpool.tasks import accuracy, balanced_accuracy, mcc, roc_auc
+from gnpool.training import Batch
+
+Measures = dict[str, Any]  # by name; a number, or None where it is not defined; "targets": the same for each of several
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measure.
+
+    Args:
+        key (str): Where :data:`Measures` and ``fit.json`` have it.
+        task (str, optional): The only task that has it.
+        words (str): Its name in a sentence.
+        percent (bool): Whether it is a part of 1 that is shown in percent.
+    """
+
+    key: str
+    task: str | None
+    words: str
+    percent: bool = False
+
+
+METRICS = {
+    "error": Metric("error", None, "error", percent=True),
+    "mae": Metric("absolute", "regression", "mean absolute error"),
+    "r2": Metric("r2", "regression", "R2"),
+    "accuracy": Metric("accuracy", "classification", "accuracy", percent=True),
+    "balanced-accuracy": Metric("balanced_accuracy", "classification", "balanced accuracy", percent=True),
+    "mcc": Metric("mcc", "classification", "MCC"),
+    "roc-auc": Metric("roc_auc", "classification", "ROC-AUC"),
+}
+
+
+def check_metric(name: str, task: str) -> Metric:
+    """The metric of that name, if the task has it."""
+    if name not in METRICS:
+        raise ValueError(f"'metric' must be one of {', '.join(METRICS)}, got {name!r}")
+    found = METRICS[name]
+    if found.task not in (None, task):
+        raise ValueError(f"'metric' {name!r} is one of {found.task}, and this is a {task}")
+    return found
+
+
+def shown(measures: Measures, metric: Metric) -> str:
+    """A measure as text."""
+    value = measures.get(metric.key)
+    if value is None:
+        return "undefined"
+    return percent(value) if metric.percent else f"{value:.3g}"
+
+
+def percent(error: Any) -> str:
+    """A part of 1 as percent; None is one that is not defined."""
+    if error is None:
+        return "undefined"
+    value = 100 * float(error)
+    return f"{value:.2g} %" if value < 0.1 else f"{value:,.1f} %"
+
+
+def of_numbers(predicted: Floats, truth: Floats) -> Measures:
+    """Relative error (sum of errors over sum of absolute targets), mean absolute error and R^2 of one target.
+
+    What is not defined, such as an error relative to targets that are all 0, is None.
+    """
+    return of_errors(np.abs(predicted - truth), truth)
+
+
+def of_errors(errors: Floats, truth: Floats) -> Measures:
+    """As :func:`of_numbers`, from absolute errors."""
+    if not np.isfinite(errors).all():
+        return {"error": None, "absolute": None, "r2": None}
+    largest = max(float(errors.max()), float(np.abs(truth).max())) or 1.0  # squares of huge numbers overflow
+    errors, truth = errors / largest, truth / largest
+    mean, total = float(errors.mean()), float(np.abs(truth).mean())
+    spread = float(np.square(truth - truth.mean()).mean())
+    return {
+        "error": mean / total if total > 0 else None,
+        "absolute": mean * largest,
+        "r2": 1 - float(np.square(errors).mean()) / spread if spread > 0 else None,
+    }
+
+
+def of_several(predicted: Floats, truth: Floats, names: tuple[str, ...]) -> Measures:
+    """Those of each target, and the means of what has no unit, relative error and R^2."""
+    each = {name: of_numbers(predicted[:, k], truth[:, k]) for k, name in enumerate(names)}
+
+    def mean(key: str) -> float | None:
+        values = [found[key] for found in each.values()]
+        return None if None in values else float(np.mean(values))
+
+    return {"error": mean("error"), "absolute": None, "r2": mean("r2"), "targets": each}
+
+
+def of_classes(scores: Tensor, classes: Tensor) -> Measures:
+    """Share of wrong ones, accuracy, balanced accuracy, Matthews' coefficient, and the area under the ROC curve.
+
+    With more than two classes the last is the mean over the classes that occur, each against the others.
+    """
+    batch: Any = Batch(y=classes)
+    right = float(accuracy(scores, batch).mean())
+    found = {
+        "error": 1 - right,
+        "accuracy": right,
+        "balanced_accuracy": float(balanced_accuracy(scores, batch)[0]),
+        "mcc": float(mcc(scores, batch)[0]),
+    }
+    chances = scores.softmax(-1)
+    first = 1 if scores.size(-1) == 2 else 0
+    areas = [float(roc_auc(chances[:, k], Batch(y=(classes == k).long()))[0]) for k in range(first, scores.size(-1))]
+    areas = [area for area in areas if np.isfinite(area)]
+    return {**found, "roc_auc": float(np.mean(areas)) if areas else None}
+
+
+def shares(codes: Tensor, classes: tuple[str, ...]) -> dict[str, float]:
+    """The share of each class."""
+    counts = torch.bincount(codes.long(), minlength=len(classes)).double()
+    return dict(zip(classes, (counts / counts.sum()).tolist(), strict=True))
