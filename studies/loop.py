@@ -7,8 +7,8 @@ test is on graphs of 120 to 159 nodes. The optimiser is ``torch.optim.Adam(param
 
     python -m studies.loop --fresh
 
-trains on twenty further draws, and keeps what the file has. Beside GNP runs the fixed pair that was best on the first five draws, and the pair that
-is the law where it was another one.
+trains on twenty further draws, and keeps what the file has. Beside GNP runs the fixed pair that was best on the first
+five draws, and the pair that is the law where it was another one.
 """
 
 from __future__ import annotations

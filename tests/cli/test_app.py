@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 import gnpool
 from gnpool.cli import app
-from gnpool.cli.errors import describe, reporting
+from gnpool.cli.errors import describe, in_options, reporting
 from gnpool.store import StoreError
 
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
@@ -70,31 +71,75 @@ def test_the_command_line_alone_does_not_import_torch() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
+def stored_at(cause: OSError) -> StoreError:
+    error = StoreError(Path("results"), "it was not written")
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
-    ("error", "line"),
+    ("error", "line", "status"),
     [
-        (ValueError("'count' must be positive, got 0"), "'count' must be positive, got 0"),
-        (FileNotFoundError(2, "No such file or directory", "a.csv"), "a.csv: No such file or directory"),
-        (OSError(28, "No space left on device"), "No space left on device"),
-        (OSError("odd"), "odd"),
-        (ImportError("figures need matplotlib"), "figures need matplotlib"),
-        (ValueError(), "ValueError"),
-        (StoreError(Path("results"), "the disk is full"), "'results': the disk is full"),
+        (ValueError("'count' must be positive, got 0"), "'count' must be positive, got 0", 2),
+        (FileNotFoundError(2, "No such file or directory", "a.csv"), "a.csv: No such file or directory", 2),
+        (OSError(28, "No space left on device"), "No space left on device", 1),
+        (OSError("odd"), "odd", 1),
+        (ImportError("figures need matplotlib"), "figures need matplotlib", 1),
+        (ValueError(), "ValueError", 2),
+        (stored_at(OSError(28, "No space left on device")), "'results': it was not written", 1),
+        (stored_at(NotADirectoryError(20, "Not a directory")), "'results': it was not written", 2),
     ],
 )
-def test_a_mistake_is_one_line_and_status_1(error: Exception, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_one_line_and_a_status(
+    error: Exception, line: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert describe(error) == line
     with pytest.raises(typer.Exit) as leave, reporting():
         raise error
-    assert leave.value.exit_code == 1
+    assert leave.value.exit_code == status
     assert capsys.readouterr() == ("", f"Error: {line}\n")
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("'data_seed' must be one of 0, 1, got 7", "--data-seed must be one of 0, 1, got 7"),
+        ("read_graphs: 'out' must not be 'size'", "--out must not be 'size'"),
+        ("'seeds' and 'data_seed' exclude each other", "'seeds' and 'data_seed' exclude each other"),
+        ("the column 'out' is missing", "the column 'out' is missing"),
+    ],
+)
+def test_messages_name_options(message: str, shown: str) -> None:
+    assert in_options(message, {"data_seed": "--data-seed", "out": "--out"}) == shown
+
+
+def test_help_has_no_sentence_that_is_cut() -> None:
+    for arguments in ([], ["influence"], ["store"]):
+        shown = CliRunner().invoke(app, [*arguments, "--help"], env={"COLUMNS": "80"}).stdout
+        commands = shown.split("Commands:\n")[1].split("\n\n")[0].splitlines()
+        assert commands
+        assert all(line.endswith(".") and not line.endswith("...") for line in commands)
+
+
+def test_one_word_for_the_same_option() -> None:
+    """An option of one name has one help text and one short form in the commands for users' own data."""
+    from typer.main import get_command
+
+    commands = get_command(app).commands
+    seen: dict[str, set[Any]] = {}
+    for name in ("fit", "predict", "export", "read", "report"):
+        for option in commands[name].params:
+            for text in option.opts:
+                seen.setdefault(text, set()).add((option.name, tuple(option.opts)))
+    assert {text for text, found in seen.items() if len(found) > 1} == set()
+    assert {("out", ("--out", "-o"))} == seen["--out"] == seen["-o"]
 
 
 def test_traceback_on_request(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GNPOOL_TRACEBACK", "1")
     with pytest.raises(typer.Exit) as leave, reporting():
         raise ValueError("no")
-    assert leave.value.exit_code == 1
+    assert leave.value.exit_code == 2
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,6 +123,35 @@ def test_export(form: str, fitted: tuple[Path, str], tmp_path: Path) -> None:
     torch.testing.assert_close(found, expected)
 
 
+def test_a_fit_of_other_data_stays_unless_told(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    shutil.copytree(fitted[0] / "out", tmp_path / "out")
+    other = str(write_sets(tmp_path / "data", 40, 3, 9, seed=5))
+    arguments = ["fit", other, "--out", str(tmp_path / "out"), "--epochs", "1", "--seeds", "1"]
+    done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"Error: {tmp_path / 'out'}: a fit of other data is there; choose another --out, or replace it with --force\n"
+    )
+    assert CliRunner().invoke(app, [*arguments, "--force"]).exit_code == 0
+    assert json.loads((tmp_path / "out" / "fit.json").read_text())["data"]["graphs"] == 40
+    assert CliRunner().invoke(app, arguments).exit_code == 0  # the same data again
+    (tmp_path / "out" / "fit.json").write_text("{")
+    assert CliRunner().invoke(app, arguments).exit_code == 2  # nobody knows of what data it is
+
+
+def test_a_folder_of_a_fit_and_its_model_mean_the_same(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    place, data = fitted[0] / "out", str(fitted[0] / "data")
+    for folder in (place, place / "model"):
+        name = folder.name
+        for command in (["predict", str(folder), data], ["export", str(folder), "--format", "torch"]):
+            done = CliRunner().invoke(app, [*command, "--out", str(tmp_path / f"{name}-{command[0]}")])
+            assert done.exit_code == 0, done.output
+        done = CliRunner().invoke(app, ["report", str(folder), "--out", str(tmp_path / f"{name}-report")])
+        assert done.exit_code == 0, done.output
+    for kind in ("predict", "report"):
+        assert (tmp_path / f"out-{kind}").read_bytes() == (tmp_path / f"model-{kind}").read_bytes()
+
+
 class Bomb:
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return os.mkdir, ("bomb",)
@@ -152,7 +182,7 @@ BAD: dict[str, tuple[str, Callable[[Path], Any], str]] = {
         lambda p: tables(p, "graph,y\n1,nan\n", "graph\n1\n"),
         "graphs.csv, line 2, column 'y': the ta",
     ),
-    "one graph": ("d", lambda p: tables(p, "graph,y\n1,2\n", "graph\n1\n"), "the data has one graph; to train"),
+    "one graph": ("d", lambda p: tables(p, "graph,y\n1,2\n", "graph\n1\n"), "the data has 1 graph; to train"),
     "unknown nodes": (
         "d",
         lambda p: tables(p, "graph,y\n1,2\n", "graph,node\n1,1\n", "graph,source,target\n1,1,<script>\n"),
@@ -341,7 +371,7 @@ def test_no_gpu(command: str, fitted: tuple[Path, str], tmp_path: Path) -> None:
     arguments = {"fit": [data, "--out", str(tmp_path / "out")], "predict": [model, data, "-o", str(tmp_path / "o.csv")]}
     done = CliRunner().invoke(app, [command, *arguments[command], "--device", "cuda"])
     assert done.exit_code == 2
-    assert "Invalid value for '--device': torch finds no GPU here; use cpu" in done.stderr
+    assert "Error: --device is cuda, but torch finds no GPU here; use --device cpu" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

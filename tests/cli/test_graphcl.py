@@ -32,8 +32,8 @@ def test_json_and_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     found = CliRunner().invoke(app, [*arguments, "--json"])
     assert json.loads(found.stdout)["tables"][0]["cells"][0]["ours"]["mean"] == 1178
     bad = CliRunner().invoke(app, [*arguments, "--folds", "2"])
-    assert bad.exit_code == 1
-    assert "'seeds' and 'folds' are for tables that are cross-validated" in bad.stderr
+    assert bad.exit_code == 2
+    assert "--seeds and --folds are for tables that are cross-validated" in bad.stderr
     assert CliRunner().invoke(app, ["reproduce", "graphcl_a", "--folds", "11"]).exit_code == 2
 
 

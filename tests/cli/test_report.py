@@ -133,9 +133,9 @@ def test_bad_usage(folder: Path, arguments: list[str], status: int, message: str
 
 def test_nothing_to_show(tmp_path: Path) -> None:
     done = invoke(tmp_path)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.stderr == (
         f"Error: '{tmp_path}' holds neither results.json nor fit.json nor units of a store; nothing can be shown\n"
     )
     (tmp_path / "results.json").write_text("{")
-    assert invoke(tmp_path).exit_code == 1
+    assert invoke(tmp_path).exit_code == 2

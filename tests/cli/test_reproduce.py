@@ -5,6 +5,7 @@ import typing
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner, Result
 
 from gnpool.cli import app
@@ -102,6 +103,13 @@ def test_bad_choice(option: str, value: str) -> None:
     assert f"Invalid value for '{option}'" in done.stderr
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["reproduce", SMALL, "--device", "cuda", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert done.stderr == "Error: --device is cuda, but torch finds no GPU here; use --device cpu\n"
+
+
 def test_training_and_tests_apart_give_the_same(tmp_path: Path) -> None:
     first = invoke(SMALL, "--no-tests", out=tmp_path)
     assert first.exit_code == 0, first.stderr
@@ -129,7 +137,7 @@ def test_folder_that_is_a_file(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("")
     done = invoke(SMALL, out=taken)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.stderr.startswith(f"Error: '{taken}': ")
     assert "there is a file where a folder is expected" in done.stderr
 

@@ -81,7 +81,7 @@ def test_little_of_everything(
     ],
 )
 def test_memory_that_has_run_out(error: Exception, meant: bool, text: str) -> None:
-    assert errors.is_mistake(error) == meant
+    assert errors.is_told(error) == meant
     assert errors.describe(error).startswith(text)
     assert "\n" not in errors.describe(error)
 

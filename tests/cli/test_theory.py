@@ -82,7 +82,7 @@ def test_folder_that_is_a_file(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="figures are an extra")
     (tmp_path / "taken").write_text("")
     done = CliRunner().invoke(app, ["theory", "--out", str(tmp_path / "taken")])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.stderr == f"Error: {tmp_path / 'taken'}: File exists\n"
 
 

@@ -111,9 +111,9 @@ def test_other_splits() -> None:
     assert len(same.larger) == 10
     two = make_split(np.array([5] * 30 + [50] * 30))
     assert sorted(two.larger.tolist()) == list(range(30, 60))
-    with pytest.raises(DataError, match="the data has one graph; to train, validate and test, at least 10"):
+    with pytest.raises(DataError, match="the data has 1 graph; to train, validate and test, at least 10"):
         make_split(np.array([5]))
-    with pytest.raises(DataError, match="only 2 graphs are smaller than 50 nodes"):
+    with pytest.raises(DataError, match="only 2 graphs below 50 nodes, too few to train with"):
         make_split(np.array([5] * 2 + [50] * 30))
     with pytest.raises(ValueError, match="'split' must be one of"):
         make_split(sizes_of(20), "colour")

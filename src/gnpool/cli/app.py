@@ -6,28 +6,20 @@ import importlib.metadata
 import os
 import sys
 import warnings
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from gnpool.cli import export, fit, influence, predict, read, report, reproduce, store, tables, theory
-from gnpool.cli.errors import INTERRUPTED, check_resources, leave_at_once, reporting, show_warning
-
-
-class Commands(TyperGroup):
-    """All commands; errors of any of them are reported in one place."""
-
-    def invoke(self, ctx: Any) -> Any:
-        with reporting():
-            return super().invoke(ctx)
-
+from gnpool.cli.commands import Command, Commands
+from gnpool.cli.errors import INTERRUPTED, check_resources, leave_at_once, show_warning
 
 app = typer.Typer(
     cls=Commands,
     name="gnpool",
     help="Pooling that learns which function the task needs, and keeps working on larger graphs.",
-    epilog="Exit status: 0 done, 1 failed, 2 bad usage. With GNPOOL_TRACEBACK=1 an error shows where it came from.",
+    epilog="Exit status: 0 done, 1 failed, 2 bad usage or input that cannot be used. With GNPOOL_TRACEBACK=1 an error "
+    "shows where it came from.",
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # plain help: loads fast, and reads the same in a file
     pretty_exceptions_enable=False,
@@ -75,14 +67,14 @@ def options(
 
 # One line per command, in the order of the help. A command's file imports the library inside its functions, so that
 # `gnpool --help` does not wait for torch.
-app.command(epilog=tables.EPILOG)(tables.tables)
-app.command(epilog=reproduce.EPILOG)(reproduce.reproduce)
-app.command(epilog=report.EPILOG)(report.report)
-app.command(epilog=fit.EPILOG)(fit.fit)
-app.command(epilog=predict.EPILOG)(predict.predict)
-app.command(epilog=export.EPILOG)(export.export)
-app.command(epilog=read.EPILOG)(read.read)
-app.command(epilog=theory.EPILOG)(theory.theory)
+app.command(cls=Command, epilog=tables.EPILOG)(tables.tables)
+app.command(cls=Command, epilog=reproduce.EPILOG)(reproduce.reproduce)
+app.command(cls=Command, epilog=report.EPILOG)(report.report)
+app.command(cls=Command, epilog=fit.EPILOG)(fit.fit)
+app.command(cls=Command, epilog=predict.EPILOG)(predict.predict)
+app.command(cls=Command, epilog=export.EPILOG)(export.export)
+app.command(cls=Command, epilog=read.EPILOG)(read.read)
+app.command(cls=Command, epilog=theory.EPILOG)(theory.theory)
 app.add_typer(influence.app)
 app.add_typer(store.app)
 

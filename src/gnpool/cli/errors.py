@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TextIO
 
 import typer
 
 FAILED = 1
+BAD_USAGE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 LEAST_FILES = 64
 LEAST_MEMORY = 5 * 2**28  # bytes of address space: the libraries alone take most of it
@@ -22,15 +25,20 @@ MOST_SHOWN = 200  # characters of an error of torch's
 OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "can't start new thread", "Cannot allocate memory")
 PACKAGE = Path(__file__).resolve().parents[1]
 
-# What the library raises for a user's mistake, with a message for the user. Anything else is a bug and keeps its
-# traceback. For bad usage that typer cannot see (status 2) a command raises `typer.BadParameter`.
-MISTAKES = (ValueError, OSError, ImportError, MemoryError)
-MORE_MISTAKES = {"gnpool.store.errors": ["StoreError"], "gnpool.engine.cluster": ["LostError", "UnitError"]}
+# What the library raises with a message for the user. Anything else is a bug and keeps its traceback.
+TOLD = (ValueError, OSError, ImportError, MemoryError)
+MORE_TOLD = {"gnpool.store.errors": ["StoreError"], "gnpool.engine.cluster": ["LostError", "UnitError"]}
+# Of these, what the user can mend by giving other options or files: status 2, as for a misspelled option.
+PLACES = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+ARGUMENT = re.compile(r"(?:\w+: )?(?='\w+' )")  # how an error of a function begins that is about an argument
 
 
 @contextmanager
-def reporting() -> Iterator[None]:
-    """Turn an interruption or a user's mistake inside the block into one line on stderr and an exit status."""
+def reporting(options: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Turn an interruption, or an error that is meant for the user, into one line on stderr and an exit status.
+
+    ``options`` are what the user typed for the arguments of functions, by their names.
+    """
     try:
         yield
     except KeyboardInterrupt:
@@ -39,13 +47,29 @@ def reporting() -> Iterator[None]:
     except BrokenPipeError:  # an OSError, but nobody's mistake
         raise
     except Exception as error:
-        if not is_mistake(error):
+        if not is_told(error):
             raise
         if os.environ.get("GNPOOL_TRACEBACK") == "1":
             traceback.print_exc()
         else:
-            typer.echo(f"Error: {describe(error)}", err=True)
-        raise typer.Exit(FAILED) from None
+            typer.echo(f"Error: {in_options(describe(error), options)}", err=True)
+        raise typer.Exit(status_of(error)) from None
+
+
+def status_of(error: Exception) -> int:
+    """2 for what the user can mend by giving something else, 1 for anything else."""
+    reason = error.__cause__ or error if type(error).__name__ == "StoreError" else error
+    theirs = isinstance(reason, (ValueError, *PLACES)) or type(reason).__name__ == "NotRegularError"
+    return BAD_USAGE if theirs else FAILED
+
+
+def in_options(message: str, options: Mapping[str, str]) -> str:
+    """A message about arguments of a function, such as 'seed', in the options of a command, such as --seed."""
+    begin = ARGUMENT.match(message)
+    names = {f"'{name}'": option for name, option in options.items()}
+    if begin is None or message[begin.end() :].split(" ", 1)[0] not in names:
+        return message
+    return re.sub(r"'\w+'", lambda found: names.get(found[0], found[0]), message[begin.end() :])
 
 
 def check_resources() -> None:
@@ -90,14 +114,14 @@ def leave_at_once(status: int) -> None:
     os._exit(status)
 
 
-def is_mistake(error: Exception) -> bool:
+def is_told(error: Exception) -> bool:
     """Whether the message of an error is meant for the user."""
     found = [  # not imported here: they bring torch along
         getattr(sys.modules[module], name)
-        for module, names in MORE_MISTAKES.items()
+        for module, names in MORE_TOLD.items()
         for name in (names if module in sys.modules else ())
     ]
-    return isinstance(error, (*MISTAKES, *found)) or is_out_of_memory(error)
+    return isinstance(error, (*TOLD, *found)) or is_out_of_memory(error)
 
 
 def is_out_of_memory(error: Exception) -> bool:

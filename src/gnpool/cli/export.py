@@ -7,20 +7,20 @@ from typing import Annotated, Literal
 
 import typer
 
-from gnpool.cli.inputs import bad_input, output_file
+from gnpool.cli.inputs import Json, Model, output_file
 from gnpool.cli.output import say, show_json
 
-EPILOG = "Example: gnpool export my-fit/model --format onnx -o model.onnx"
+EPILOG = "Example: gnpool export my-fit --format onnx -o model.onnx"
 
 
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model, such as DIR/model of 'gnpool fit'.")],
+    model: Model,
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write, or the folder for pyg.")],
     form: Annotated[
         Literal["onnx", "torch", "pyg"],
         typer.Option("--format", help="ONNX, a program of torch.export, or source code and weights in plain PyG."),
     ] = "onnx",
-    json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Write a saved model in a form that runs without gnpool.
 
@@ -28,10 +28,9 @@ def export(
     begins where preprocessing ends; what that was is kept in its metadata.
     """
     place = out if form == "pyg" else output_file(out)
-    with bad_input():
-        from gnpool.fit.export import write_export
+    from gnpool.fit.export import write_export
 
-        written = write_export(model, place, form)
+    written = write_export(model, place, form)
     if json:
         show_json({"format": form, "files": [str(path) for path in written]})
         return

@@ -7,13 +7,23 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from gnpool.cli.inputs import Address, EngineName, bad_input, before_writing, progress
+from gnpool.cli.inputs import (
+    Address,
+    Categorical,
+    DeviceName,
+    Directed,
+    EngineName,
+    Ignore,
+    Json,
+    Seed,
+    before_writing,
+    progress,
+)
 from gnpool.cli.output import say, show_json, show_table
 
 EPILOG = "Example: gnpool fit my-graphs --out my-fit"
 LevelName = Literal["graph", "node"]
 MetricName = Literal["error", "mae", "r2", "accuracy", "balanced-accuracy", "mcc", "roc-auc"]
-DeviceName = Literal["auto", "cpu", "cuda"]
 
 
 def fit(
@@ -25,11 +35,12 @@ def fit(
             "zip with a TUDataset, a .pt list of PyG's Data, or package.module:function.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the model, fit.json and the picture.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model, fit.json and the picture.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a fit of other data that is in --out.")] = False,
     target: Annotated[LevelName, typer.Option(help="Whether graphs or nodes have a target.")] = "graph",
     task: Annotated[
         Literal["regression", "classification"] | None,
-        typer.Option(help="What to do.  [default: seen from the target]"),
+        typer.Option(help="What to predict: numbers or classes.  [default: seen from the target]"),
     ] = None,
     split: Annotated[Literal["size", "random"], typer.Option(help="Test on the largest graphs, or on any.")] = "size",
     train_up_to: Annotated[
@@ -50,46 +61,44 @@ def fit(
         Literal["balanced"] | None,
         typer.Option(help="Let all classes count alike in training.  [default: as they are]"),
     ] = None,
-    categorical: Annotated[
-        list[str] | None, typer.Option(help="Column whose numbers are categories; repeat it.")
-    ] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat it.")] = None,
-    directed: Annotated[bool, typer.Option("--directed", help="Edges of the tables go one way.")] = False,
+    categorical: Categorical = None,
+    ignore: Ignore = None,
+    directed: Directed = False,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Length of each training.  [default: from the number of graphs]")
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Networks of each kind.  [default: 3, or 1 for much data]")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Another number, another split and other networks.")] = 0,
+    seed: Seed = 0,
     dropout: Annotated[float, typer.Option(min=0.0, max=0.99, help="Dropout of the deeper networks.")] = 0.0,
     weight_decay: Annotated[float, typer.Option(min=0.0, help="L2 penalty of all weights.")] = 0.0,
-    device: Annotated[DeviceName, typer.Option(help="Where to train; auto is a GPU if there is one.")] = "auto",
+    device: DeviceName = "auto",
     engine: EngineName = "local",
     address: Address = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder that keeps what is trained, so that it can be interrupted.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a fit of other data in --out.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print what fit.json holds.")] = False,
+    json: Json = False,
 ) -> None:
-    """Find the law or the pooling behind your own data, and a model that keeps working on larger graphs.
+    """Find the law or the pooling behind your own data.
 
-    Looks for a formula, trains GNP beside the fixed poolings on the smaller graphs, replaces what GNP learned by exact
-    poolings where validation agrees, and tests on the largest graphs. Nothing is written before all is done, except to
-    --cache.
+    The model it leaves should keep working on larger graphs. Looks for a formula, trains GNP beside the fixed poolings
+    on the smaller graphs, replaces what GNP learned by exact poolings where validation agrees, and tests on the largest
+    graphs. Nothing is written before all is done, except to --cache.
     """
     if address is not None and engine != "ray":
         raise typer.BadParameter("it is that of a Ray cluster; use it with --engine ray", param_hint="'--address'")
-    with bad_input(), before_writing(out):
-        _check_out(out)
-        if engine == "local":
-            device = choose_device(device)
-        from gnpool.data import read_graphs
-        from gnpool.engine import open_engine
-        from gnpool.fit import Options, answer, run_study
-        from gnpool.fit.result import check_same_data, write_result
+    with before_writing(out):
+        from gnpool.fit.result import check_out, check_same_data, write_result
 
+        check_out(out)
+        from gnpool.data import read_graphs
+        from gnpool.engine import choose_device, open_engine
+        from gnpool.fit import Options, answer, run_study
+
+        if engine == "local":
+            choose_device(device)
         with progress() as show:
             show("reading", 0.0)
             table = read_graphs(
@@ -101,7 +110,8 @@ def fit(
                 ignore=ignore or (),
                 part=part,
             )
-            check_same_data(out, table, force)
+            if not force:
+                check_same_data(out, table)
             with open_engine(engine, address, device=device) as where:
                 options = Options(
                     task=task,
@@ -119,28 +129,11 @@ def fit(
                 )
                 study = run_study(table, options, show, engine=where, checkpoint=cache)
         found = answer(study)
-    with bad_input():
-        result = write_result(out, study, found)
+    result = write_result(out, study, found)
     if json:
         show_json(result)
     else:
         _show(result, study, out)
-
-
-def choose_device(name: DeviceName) -> DeviceName:
-    """``auto`` is a GPU if there is one."""
-    from gnpool.engine import choose_device as choose
-
-    try:
-        return "cuda" if choose(name).type == "cuda" else "cpu"
-    except ValueError:
-        raise typer.BadParameter("torch finds no GPU here; use cpu", param_hint="'--device'") from None
-
-
-def _check_out(out: Path) -> None:
-    from gnpool.fit.result import check_out
-
-    check_out(out)
 
 
 def _show(result: dict[str, Any], study: Any, out: Path) -> None:
@@ -148,20 +141,20 @@ def _show(result: dict[str, Any], study: Any, out: Path) -> None:
     from gnpool.fit.answer import size_range
     from gnpool.fit.measures import METRICS, percent
     from gnpool.fit.result import table_rows
+    from gnpool.fit.words import between, counted
 
     problem, data = result["problem"], result["data"]
-    kind = "sets" if data["edges"] is None else "graphs"
+    kind = "set" if data["edges"] is None else "graph"
     what = f"{problem['task']} of {problem['level']}s, {problem['reason']}"
-    say(f"{data['graphs']:,} {kind}, {data['nodes']:,} nodes: {what}.")
+    say(f"{counted(data['graphs'], kind)}, {counted(data['nodes'], 'node')}: {what}.")
     for line in data["columns"]:
         say(f"  {line}")
     say(histogram(study.split))
-    say(
-        f"Network: {result['network']['chosen']}. {result['meta']['epochs']} epochs, {result['meta']['seconds']:.0f} s."
-    )
-    metric = METRICS[result["metric"]]
+    epochs, seconds = counted(result["meta"]["epochs"], "epoch"), result["meta"]["seconds"]
+    say(f"Network: {result['network']['chosen']}. {epochs}, {seconds:.0f} s.")
+    metric, thing = METRICS[result["metric"]], study.split.measure.removesuffix("s")
     head = ["poolings", "validation loss"]
-    head += [f"{metric.words}, {size_range(study, part)} {study.split.measure}" for part in ("inside", "larger")]
+    head += [f"{metric.words}, {between(*size_range(study, part), thing)}" for part in ("inside", "larger")]
     title = "Tests; the validation loss chooses"
     if metric.key == "error":
         regression = problem["task"] == "regression"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gnpool.cli.inputs import Address, EngineName, bad_input, output_file, progress
+from gnpool.cli.commands import Command
+from gnpool.cli.inputs import Address, DeviceName, EngineName, Json, Seed, output_file, progress
 from gnpool.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ CHECKED = 10_000  # simulations of chosen seeds
 
 app = typer.Typer(
     name="influence",
-    help="How far something spreads in a graph, and from which nodes it spreads farthest.",
+    help="Tell how far something spreads in a graph, and from where.",
     epilog="GRAPH has lines 'source target probability': blanks, tabs or commas, gz, names or numbers; see 'simulate'.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -34,12 +35,9 @@ Duplicates = Annotated[
     Literal["error", "combine"],
     typer.Option(help="An edge that comes twice: an error, or one edge of probability 1 - (1 - p)(1 - p')."),
 ]
-DeviceName = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where; auto is a GPU if there is one.")]
-Seed = Annotated[int, typer.Option(help="Another number, other random numbers.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
-@app.command(epilog="Example: gnpool influence simulate graph.txt --seeds seeds.txt --runs 100000")
+@app.command(cls=Command, epilog="Example: gnpool influence simulate graph.txt --seeds seeds.txt --runs 100000")
 def simulate(
     graph: GraphFile,
     seeds: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The seeds, a name in each line.")],
@@ -49,23 +47,25 @@ def simulate(
     device: DeviceName = "auto",
     engine: EngineName = "local",
     address: Address = None,
-    out: Annotated[Path | None, typer.Option(help="CSV for the probability of every node to become active.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="CSV for the probability of every node to become active.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Estimate how many nodes the seeds activate, in the independent cascade model.
+    """Estimate how many nodes the seeds activate.
 
-    A node that becomes active tries once to activate each of its out-neighbours, and succeeds with the probability of
-    the edge. The graph is a list of lines 'source target probability'; empty lines and lines that begin with #, % or //
-    are left out, and so are edges from a node to itself. A first line 'nodes edges' says that nodes are numbers from 0.
+    In the independent cascade model, a node that becomes active tries once to activate each of its out-neighbours, and
+    succeeds with the probability of the edge. The graph is a list of lines 'source target probability'; empty lines and
+    lines that begin with #, % or // are left out, and so are edges from a node to itself. A first line 'nodes edges'
+    says that nodes are numbers from 0.
     """
     from gnpool.engine import open_engine
     from gnpool.influence import simulate as run
     from gnpool.store.files import write
 
     place = None if out is None else output_file(out)
-    with bad_input():
-        edges, network = read_graph(graph, duplicates)
-        chosen = read_seeds(seeds, edges)
+    edges, network = read_graph(graph, duplicates)
+    chosen = read_seeds(seeds, edges)
     with _bar("cascades") as tell, open_engine(engine, address, device=device) as where:
         began = time.monotonic()
         found = run(
@@ -95,7 +95,7 @@ def simulate(
             say(f"wrote {out}")
 
 
-@app.command(epilog="Example: gnpool influence maximize graph.txt -k 50 --method celf-mc --out seeds.txt")
+@app.command(cls=Command, epilog="Example: gnpool influence maximize graph.txt -k 50 --method celf-mc --out seeds.txt")
 def maximize(
     graph: GraphFile,
     k: Annotated[int, typer.Option("-k", min=1, help="How many seeds to choose.")] = 100,
@@ -113,7 +113,9 @@ def maximize(
     device: DeviceName = "auto",
     engine: EngineName = "local",
     address: Address = None,
-    out: Annotated[Path | None, typer.Option(help="File for the seeds, a name in each line, best first.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File for the seeds, a name in each line, best first.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Choose the seeds that activate the most nodes.
@@ -129,9 +131,8 @@ def maximize(
     if model is not None and method is not None:
         raise typer.BadParameter("give --model or --method, not both", param_hint="'--model'")
     place = None if out is None else output_file(out)
-    with bad_input():
-        edges, network = read_graph(graph, duplicates)
-        saved = None if model is None else load_monstor(model)
+    edges, network = read_graph(graph, duplicates)
+    saved = None if model is None else load_monstor(model)
     with _bar("seeds") as tell, open_engine(engine, address, device=device) as where:
         began = time.monotonic()
         found = _choose(network, k, saved, method or "celf-mc", sample, seed, where.here, tell)
@@ -161,12 +162,14 @@ def maximize(
         say(f"seeds: {', '.join(names[:SHOWN])}{more}")
 
 
-@app.command(epilog="Example: gnpool influence train a.txt b.txt --out model.safetensors --sets 100 --epochs 50")
+@app.command(
+    cls=Command, epilog="Example: gnpool influence train a.txt b.txt --out model.safetensors --sets 100 --epochs 50"
+)
 def train(
     graphs: Annotated[
         list[Path], typer.Argument(metavar="GRAPH...", exists=True, dir_okay=False, help="Graphs to learn from.")
     ],
-    out: Annotated[Path, typer.Option(help="File for the model.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File for the model.")],
     aggr: Annotated[
         Literal["gnp", "gnp+", "max", "sum", "mean", "min"], typer.Option(help="How a node pools its neighbours.")
     ] = "gnp",
@@ -188,10 +191,11 @@ def train(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Train MONSTOR, which estimates the influence of seeds on graphs it has not seen.
+    """Train MONSTOR, which estimates the influence of seeds.
 
-    It simulates cascades from random seed sets on each graph, and learns to predict a step from the steps before. The
-    epoch, and how often the model is applied, are chosen by the error of the influence on sets kept apart.
+    It works on graphs it has not seen. The command simulates cascades from random seed sets on each graph, and learns
+    to predict a step from the steps before. The epoch, and how often the model is applied, are chosen by the error of
+    the influence on sets kept apart.
     """
     from gnpool.engine import open_engine
     from gnpool.influence import Part, fit_monstor, make_labels, save_monstor
@@ -201,8 +205,7 @@ def train(
     with open_engine(engine, address, device=device) as where:
         here = where.here
         for path in graphs:
-            with bad_input():
-                _, network = read_graph(path, duplicates)
+            _, network = read_graph(path, duplicates)
             with _bar(f"simulating {path.name}") as tell:
                 labels = make_labels(
                     network,

@@ -1,4 +1,4 @@
-"""What the commands on users' own data share: bad input is one line and status 2; progress on stderr."""
+"""What the commands on users' own data share: arguments, places to write to, and progress on stderr."""
 
 from __future__ import annotations
 
@@ -13,32 +13,25 @@ from typing import Annotated, Literal
 
 import typer
 
-from gnpool.cli.errors import INTERRUPTED, describe
+from gnpool.cli.errors import BAD_USAGE, INTERRUPTED
 
-BAD_INPUT = 2
-PLACES = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 SECONDS = 20.0  # between lines of progress where nobody watches
 EngineName = Annotated[Literal["local", "ray"], typer.Option(help="Who does the work: this machine, or a Ray cluster.")]
 Address = Annotated[
-    str | None, typer.Option(help="Of a running Ray cluster.  [default: one is started on this machine]")
+    str | None, typer.Option(help="Address of a running Ray cluster.  [default: one is started on this machine]")
 ]
-
-
-@contextmanager
-def bad_input() -> Iterator[None]:
-    """Turn what is wrong with a user's files inside the block into one line on stderr and status 2."""
-    from gnpool.data import DataError
-    from gnpool.models import SavedModelError
-    from gnpool.store.regular import NotRegularError
-
-    try:
-        yield
-    except (DataError, SavedModelError, NotRegularError, *PLACES) as error:
-        if os.environ.get("GNPOOL_TRACEBACK") == "1":
-            traceback.print_exc()
-        else:
-            typer.echo(f"Error: {describe(error)}", err=True)
-        raise typer.Exit(BAD_INPUT) from None
+DeviceName = Annotated[
+    Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute; auto is a GPU if there is one.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Another number, other random numbers.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Model = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="A folder of 'gnpool fit', or a saved model: a folder with model.json."),
+]
+Categorical = Annotated[list[str] | None, typer.Option(help="Column whose numbers are categories; repeat it.")]
+Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat it.")]
+Directed = Annotated[bool, typer.Option("--directed", help="Edges of the tables go one way.")]
 
 
 @contextmanager
@@ -52,7 +45,7 @@ def stored_in(folder: Path) -> Iterator[None]:
         words = " ".join(str(error).split())
         text = f"{folder}: its results are damaged or of another version ({type(error).__name__}: {words:.100})"
         typer.echo(f"Error: {text}", err=True)
-        raise typer.Exit(BAD_INPUT) from None
+        raise typer.Exit(BAD_USAGE) from None
 
 
 def output_file(path: Path, option: str = "--out", *, makes_folder: bool = False) -> Path:
@@ -71,7 +64,7 @@ def output_file(path: Path, option: str = "--out", *, makes_folder: bool = False
         problem = f"there is no folder '{place.parent}'"
     if problem is not None:
         typer.echo(f"Error: {option}: {problem}", err=True)
-        raise typer.Exit(BAD_INPUT)
+        raise typer.Exit(BAD_USAGE)
     return place
 
 

@@ -7,49 +7,50 @@ from typing import Annotated
 
 import typer
 
-from gnpool.cli.fit import DeviceName, choose_device
-from gnpool.cli.inputs import bad_input, output_file
+from gnpool.cli.inputs import Categorical, DeviceName, Directed, Ignore, Json, Model, output_file
 from gnpool.cli.output import say, show_json
 
-EPILOG = "Example: gnpool predict my-fit/model new-graphs -o predictions.csv"
+EPILOG = "Example: gnpool predict my-fit new-graphs -o predictions.csv"
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What 'gnpool fit' saved: DIR or DIR/model.")],
+    model: Model,
     data: Annotated[
         str, typer.Argument(metavar="DATA", help="Graphs in any format of 'gnpool fit'; no targets needed.")
     ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file to write.  [default: print it]")] = None,
-    categorical: Annotated[
-        list[str] | None, typer.Option(help="Column whose numbers are categories; repeat it.")
-    ] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat it.")] = None,
-    directed: Annotated[bool, typer.Option("--directed", help="Edges of the tables go one way.")] = False,
-    device: Annotated[DeviceName, typer.Option(help="Where to compute; auto is a GPU if there is one.")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="Print the predictions as JSON.")] = False,
+    categorical: Categorical = None,
+    ignore: Ignore = None,
+    directed: Directed = False,
+    device: DeviceName = "auto",
+    json: Json = False,
 ) -> None:
-    """Predict with a saved model: a line of CSV for each graph or node."""
-    place = None if out is None else output_file(out)
-    with bad_input():
-        device = choose_device(device)
-        from gnpool.data import read_graphs
-        from gnpool.fit import load_predictor
-        from gnpool.fit.predict import as_csv, prediction_rows, write_file
+    """Predict with a saved model.
 
-        predictor = load_predictor(model)
-        table = read_graphs(
-            data,
-            predictor.problem.level,
-            y=predictor.problem.columns,
-            labelled=False,
-            directed=directed,
-            categorical=categorical or (),
-            ignore=ignore or (),
-        )
-        outputs, notes = predictor.outputs(table, device)
-        head, rows = prediction_rows(predictor, table, outputs)
-        if place is not None:
-            write_file(place, as_csv(head, rows).encode())
+    The result is a line of CSV for each graph or node.
+    """
+    place = None if out is None else output_file(out)
+    from gnpool.data import read_graphs
+    from gnpool.engine import choose_device
+    from gnpool.fit import load_predictor
+    from gnpool.fit.predict import as_csv, prediction_rows, write_file
+    from gnpool.fit.words import counted
+
+    where = choose_device(device)
+    predictor = load_predictor(model)
+    table = read_graphs(
+        data,
+        predictor.problem.level,
+        y=predictor.problem.columns,
+        labelled=False,
+        directed=directed,
+        categorical=categorical or (),
+        ignore=ignore or (),
+    )
+    outputs, notes = predictor.outputs(table, where.type)
+    head, rows = prediction_rows(predictor, table, outputs)
+    if place is not None:
+        write_file(place, as_csv(head, rows).encode())
     for note in [*table.notes, *notes]:
         typer.echo(f"Note: {note}", err=True)
     if json:
@@ -57,4 +58,4 @@ def predict(
     elif out is None:
         typer.echo(as_csv(head, rows), nl=False)
     else:
-        say(f"wrote {out}: {len(rows)} predictions")
+        say(f"wrote {out}: {counted(len(rows), 'prediction')}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gnpool.cli.inputs import bad_input, output_file
+from gnpool.cli.inputs import Json, output_file
 from gnpool.cli.output import say, show_json
 from gnpool.cli.reproduce import PresetName
 
@@ -25,10 +25,13 @@ def read(
             metavar="MODEL",
             exists=True,
             file_okay=False,
-            help="A saved model, or a folder of 'gnpool fit' or 'gnpool reproduce'.",
+            help="A folder of 'gnpool fit', whose learned GNP is read, a saved model, or a folder of 'gnpool "
+            "reproduce'.",
         ),
     ],
-    table: Annotated[str | None, typer.Option(help="In a folder of results: the table of the model.")] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", "-t", help="In a folder of 'gnpool reproduce': the table of the model.")
+    ] = None,
     row: Annotated[str, typer.Option(help="Its row; GNP* shows what it was crystallised to.")] = "GNP",
     column: Annotated[str | None, typer.Option(help="Its column.  [default: the first that the row has]")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
@@ -36,9 +39,9 @@ def read(
     figure: Annotated[
         Path | None, typer.Option(help="Draw the plane of poolings into this file (.png, .svg, .pdf).")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the reading as JSON.")] = False,
+    json: Json = False,
 ) -> None:
-    """Say which pooling a trained model has learned, layer by layer.
+    """Say which pooling a trained model has learned.
 
     MODEL is a folder with model.json and model.safetensors, whose exponents are compared with the named poolings in
     the plane of p and the growth; or a folder that 'gnpool reproduce' wrote, where --table and --row name the model.
@@ -65,8 +68,7 @@ def read(
         from gnpool.models import load_model
         from gnpool.nn import GNPAggregation
 
-        with bad_input():
-            network = load_model(model)
+        network = load_model(model)
         if not any(isinstance(module, GNPAggregation) for module in network.modules()):
             if figure is not None:
                 raise typer.BadParameter(

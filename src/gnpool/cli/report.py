@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gnpool.cli.errors import FAILED
-from gnpool.cli.inputs import bad_input, output_file, stored_in
+from gnpool.cli.inputs import output_file, stored_in
 from gnpool.cli.output import say, show_json
 
 if TYPE_CHECKING:
@@ -26,13 +26,11 @@ def report(
             metavar="DIR", exists=True, file_okay=False, help="What 'gnpool reproduce' or 'gnpool fit' wrote."
         ),
     ],
-    output: Annotated[
+    out: Annotated[
         Path | None,
-        typer.Option("--output", "-o", dir_okay=False, help="The page to write.  [default: DIR/report.html]"),
+        typer.Option("--out", "-o", dir_okay=False, help="The page to write.  [default: DIR/report.html]"),
     ] = None,
-    table: Annotated[
-        list[str] | None, typer.Option("--table", "-t", help="Show this table only; may be given several times.")
-    ] = None,
+    table: Annotated[list[str] | None, typer.Option("--table", "-t", help="Show this table only; repeat it.")] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the tables as Markdown, and write no page.")
     ] = False,
@@ -52,26 +50,27 @@ def report(
     check: Annotated[
         bool, typer.Option("--check", help="With --fill: change nothing, and fail if a file is out of step.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print answer, verdicts and intervals for machines.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print answer, verdicts and intervals as JSON.")] = False,
 ) -> None:
-    """Turn results into one page that opens anywhere: the answer, charts, tables beside the paper's, what was run.
+    """Turn results into one page that opens anywhere.
 
-    The page needs no network and no server. A folder that holds raw scores but no results.json, since its tables
-    are not finished, is shown as far as it is. Of a folder that holds one such folder, that one is meant.
+    It shows the answer, charts, tables beside the paper's, and what was run. The page needs no network and no server. A
+    folder that holds raw scores but no results.json, since its tables are not finished, is shown as far as it is. Of a
+    folder that holds one such folder, that one is meant.
 
     With --fill, files are kept in step with the scores: each block between the lines '<!-- gnpool:NAME -->' and
     '<!-- gnpool:end -->' is written anew. NAME is headline, summary, counts, verdicts, differing, cells, origin,
     cost, form_counts, form, spread_counts or spread.
     """
-    if markdown and (json or output is not None):
+    if markdown and (json or out is not None):
         raise typer.BadParameter("it prints Markdown and nothing else", param_hint="'--markdown'")
-    if output is not None:
-        output = output_file(output, "--output", makes_folder=True)
+    if out is not None:
+        out = output_file(out, makes_folder=True)
     if check and not fill:
         raise typer.BadParameter("it needs a file to look at", param_hint="'--check'")
     folder = _study_folder(folder)
     if fill:
-        if markdown or table or output is not None:
+        if markdown or table or out is not None:
             raise typer.BadParameter("it fills files and nothing else", param_hint="'--fill'")
         fill_files(folder, [path for one in fill for path in _with_blocks(one)], check=check, json=json)
         return
@@ -80,7 +79,7 @@ def report(
     from gnpool.report import markdown as as_markdown
     from gnpool.store.files import write
 
-    with bad_input(), stored_in(folder):
+    with stored_in(folder):
         study = read_study(folder)
     for damage in study.damaged:
         typer.echo(f"Warning: {damage}", err=True)
@@ -95,7 +94,7 @@ def report(
     if markdown:
         typer.echo(as_markdown(study.tables), nl=False)
         return
-    path = folder / PAGE if output is None else output
+    path = folder / PAGE if out is None else out
     with stored_in(folder):
         content = page(study).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +145,9 @@ def _with_blocks(path: Path) -> list[Path]:
 
 
 def _study_folder(folder: Path) -> Path:
-    """The folder itself, or the only one in it that has results."""
+    """The folder itself, the fit that a saved model is part of, or the only folder in it that has results."""
+    if (folder / "model.json").exists() and (folder.resolve().parent / "fit.json").exists():
+        return folder.resolve().parent
     marks = ("units", "results.json", "fit.json")
     inner = [one for one in sorted(folder.iterdir()) if one.is_dir() and any((one / mark).exists() for mark in marks)]
     return inner[0] if len(inner) == 1 and not any((folder / mark).exists() for mark in marks) else folder

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from gnpool.cli.errors import FAILED, INTERRUPTED
+from gnpool.cli.inputs import Address, DeviceName, EngineName, Json
 from gnpool.cli.output import FILE_WIDTH, say, show_json
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 EPILOG = "Example: gnpool reproduce exp_graph_harmonic --preset quick"
 ALL = "all"
 PresetName = Literal["smoke", "quick", "paper"]  # gnpool.lab.PRESETS, which would bring torch along
-DeviceName = Literal["auto", "cpu", "cuda"]
 
 
 def reproduce(
@@ -32,9 +32,10 @@ def reproduce(
         PresetName, typer.Option(help="How much: smoke (seconds), quick (minutes on 2 cores), paper (everything).")
     ] = "quick",
     out: Annotated[
-        Path | None, typer.Option(help="Folder of raw scores, weights and results.json.  [default: results/PRESET]")
+        Path | None,
+        typer.Option("--out", "-o", help="Folder of raw scores, weights and results.json.  [default: results/PRESET]"),
     ] = None,
-    device: Annotated[DeviceName, typer.Option(help="Where to train; auto is a GPU if there is one.")] = "auto",
+    device: DeviceName = "auto",
     search: Annotated[
         Literal["all", "point"],
         typer.Option(help="all: every setting with every seed; point: each once, then the best with every seed."),
@@ -49,21 +50,15 @@ def reproduce(
     folds: Annotated[
         int | None, typer.Option(min=1, max=10, help="Folds of a cross-validation to test.  [default: the preset's]")
     ] = None,
-    engine: Annotated[
-        Literal["local", "ray"], typer.Option(help="Where the trainings run: this machine, or a Ray cluster.")
-    ] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="Of a running Ray cluster.  [default: one is started on this machine]")
-    ] = None,
+    engine: EngineName = "local",
+    address: Address = None,
     data_seed: Annotated[
-        int, typer.Option(min=0, help="Of generated graphs and sets: another number, other data of the same kind.")
+        int, typer.Option(min=0, help="Another number, other generated graphs and sets of the same kind.")
     ] = 0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what it would take here, in time and memory, and write nothing.")
     ] = False,
-    dataset: Annotated[
-        list[str] | None, typer.Option(help="Cross-validate on this data set alone; may be given twice.")
-    ] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="Cross-validate on this data set alone; repeat it.")] = None,
     train: Annotated[
         bool,
         typer.Option(
@@ -74,12 +69,13 @@ def reproduce(
         bool,
         typer.Option("--test/--no-tests", help="Test and crystallise models of generated data, or only train them."),
     ] = True,
-    json: Annotated[bool, typer.Option("--json", help="Print what results.json holds.")] = False,
+    json: Json = False,
 ) -> None:
-    """Reproduce tables and figures of the paper, beside the published numbers.
+    """Reproduce tables and figures of the paper.
 
-    It can be stopped at any moment, by Ctrl-C or by a power cut: the same command goes on from there, with the same end
-    result. Tables that need the same models share them if they share the folder.
+    The published numbers stand beside ours. It can be stopped at any moment, by Ctrl-C or by a power cut: the same
+    command goes on from there, with the same end result. Tables that need the same models share them if they share the
+    folder.
     """
     names = choose(tables)
     folder = default_folder(preset) if out is None else out

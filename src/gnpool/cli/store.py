@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from gnpool.cli.commands import Command
+from gnpool.cli.inputs import Json
 from gnpool.cli.output import say, show_json
 
 app = typer.Typer(
     name="store",
-    help="Keep a folder of results: put its units into one file.",
+    help="Keep a folder of results in few files.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -23,7 +25,7 @@ def _commands() -> None:
     """Keep a folder of results."""  # with it, the only command has its name
 
 
-@app.command(epilog="Example: gnpool store pack results/quick --drop 'metric/*'")
+@app.command(cls=Command, epilog="Example: gnpool store pack results/quick --drop 'metric/*'")
 def pack(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="What 'gnpool reproduce' wrote.")
@@ -31,14 +33,15 @@ def pack(
     table: Annotated[str | None, typer.Option("--table", "-t", help="Only units of this table of the store.")] = None,
     drop: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Leave out tensors of such names, for good; may be given several times."),
+        typer.Option(metavar="PATTERN", help="Leave out tensors of such names, for good; repeat it."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
+    json: Json = False,
 ) -> None:
-    """Move the units of a store that are files of their own into a zip file, DIR/units/1.zip or the next number.
+    """Put many small files of results into one zip file.
 
-    Every command reads units from there as before, and writes new ones as files of their own. 'unzip -d DIR/units
-    DIR/units/1.zip' undoes it. Scores are always kept.
+    Units of the store that are files of their own go into DIR/units/1.zip, or the next number. Every command reads
+    units from there as before, and writes new ones as files of their own. 'unzip -d DIR/units DIR/units/1.zip' undoes
+    it. Scores are always kept.
     """
     from gnpool.store import Store
 

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from gnpool.cli.inputs import DeviceName, Json
 from gnpool.cli.output import say, show_json
-from gnpool.cli.reproduce import DeviceName, PresetName, default_folder, show_lines
+from gnpool.cli.reproduce import PresetName, default_folder, show_lines
 
 EPILOG = "Example: gnpool tables --preset paper --out results/paper"
 
@@ -17,12 +18,12 @@ EPILOG = "Example: gnpool tables --preset paper --out results/paper"
 def tables(
     preset: Annotated[PresetName, typer.Option(help="How much of each table.")] = "quick",
     out: Annotated[
-        Path | None, typer.Option(help="Folder to look at for what is done.  [default: results/PRESET]")
+        Path | None, typer.Option("--out", "-o", help="Folder to look at for what is done.  [default: results/PRESET]")
     ] = None,
-    device: Annotated[DeviceName, typer.Option(help="Where it would run.")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+    device: DeviceName = "auto",
+    json: Json = False,
 ) -> None:
-    """List the tables and figures that can be reproduced: what they hold, what they cost here, what is done.
+    """List what can be reproduced, what it costs and what is done.
 
     Minutes are an estimate, good to a factor of two or so, and count what is missing. Once some trainings of a table
     are done, their times correct it. Tables share models, so several cost less than their sum.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gnpool.cli.inputs import Json
 from gnpool.cli.output import say, show_json, show_table, steps
 
 if TYPE_CHECKING:
@@ -17,15 +18,15 @@ EPILOG = "Example: gnpool theory --out figures"
 
 
 def theory(
-    out: Annotated[Path | None, typer.Option(help="Folder for the pictures; needs matplotlib.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the pictures; needs matplotlib.")] = None,
+    json: Json = False,
     graphs: Annotated[int, typer.Option(min=1, help="Training graphs of the kernel regressions.")] = 180,
     width: Annotated[
         list[int] | None, typer.Option(min=1, help="Width of trained networks; repeat it.  [default: 16 64 256 1024]")
     ] = None,
     seed: Annotated[int, typer.Option(help="Another number, other graphs and networks.")] = 0,
 ) -> None:
-    """Check the theory by machine: which readouts extrapolate, and why.
+    """Check by machine which readouts extrapolate, and why.
 
     Kernel regression with the tangent kernels of one-layer networks on the harmonic task, networks of growing width
     beside their kernels, a map of which pooling learns which target, and the statements of the proofs as numbers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -98,6 +99,15 @@ class GraphTable:
         if self.edge_index is None:
             return np.zeros(len(self.sizes), dtype=np.int64)
         return np.diff(np.searchsorted(self.edge_index[1], self.first))
+
+    def fingerprint(self) -> str:
+        """A text that other graphs, features or targets change, whatever they are called."""
+        found = hashlib.blake2b(self.level.encode(), digest_size=16)
+        columns = [*self.features, *self.edge_attr, *self.targets]
+        for values in (self.sizes, *([] if self.edge_index is None else self.edge_index), *(c.values for c in columns)):
+            found.update(np.ascontiguousarray(values).data)
+        found.update(repr([(column.name, column.categories) for column in columns]).encode())
+        return found.hexdigest()
 
     def select(self, graphs: Ints) -> GraphTable:
         """Some of the graphs, in the order given."""

@@ -13,6 +13,7 @@ from gnpool.fit.law import formulas
 from gnpool.fit.measures import METRICS, Metric, percent, shares, shown
 from gnpool.fit.networks import slots
 from gnpool.fit.study import LAW, Entry, Study
+from gnpool.fit.words import between
 
 MARGIN = 0.2  # a simpler pooling may have a validation loss larger by this part
 EXACT = 1e-6  # or by this part of the loss of the best constant: what is below is as good as nothing
@@ -223,11 +224,11 @@ def _errors(study: Study, entry: Entry) -> str:
     word = _metric(study).words
     word = word if word[1].isupper() else word.capitalize()
     shown = {part: show_error(study, entry, part) for part in ("inside", "larger")}
-    items, things = _items(study), study.split.measure
+    items, thing = _items(study), study.split.measure.removesuffix("s")
     if study.split.by == "random":
         return f"{word} on test {items}: {shown['larger']}."
     like = ", as in training" if study.split.by == "size" else ""
-    inside, larger = (f"{size_range(study, part)} {things}" for part in ("inside", "larger"))
+    inside, larger = (between(*size_range(study, part), thing) for part in ("inside", "larger"))
     return f"{word} on test {items} of {inside}{like}: {shown['inside']}; of {larger}: {shown['larger']}."
 
 
@@ -247,7 +248,6 @@ def show_error(study: Study, entry: Entry, part: str) -> str:
     return shown(entry.measures[part], _metric(study))
 
 
-def size_range(study: Study, part: str) -> str:
-    """The sizes of the graphs, or the neighbours of the nodes, of a part."""
-    low, high = int(study.sizes(part).min()), int(study.sizes(part).max())
-    return f"{low}" if low == high else f"{low} to {high}"
+def size_range(study: Study, part: str) -> tuple[int, int]:
+    """The sizes of the graphs, or the neighbours of the nodes, of a part: the smallest and the largest."""
+    return int(study.sizes(part).min()), int(study.sizes(part).max())

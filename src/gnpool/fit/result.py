@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import math
@@ -33,7 +32,6 @@ SCHEMA = 1
 BINS = 8  # of the curve against size
 DIGITS = 6  # of raw errors in fit.json
 LARGEST_FIT = 2**30  # bytes
-FINGERPRINT = 16  # characters
 ROOM = 2**20  # bytes that must be free where the result goes
 OURS = {"model", "learned", "fit.json", "fit.png", "report.html"}
 LOW, HIGH = 1e-4, 1e12  # percent: what is beyond is drawn at the border
@@ -79,8 +77,8 @@ def result_dict(study: Study, found: Answer) -> dict[str, Any]:
             "graphs": len(table.sizes),
             "nodes": int(table.sizes.sum()),
             "edges": None if table.edge_index is None else int(table.edge_index.shape[1]),
-            "fingerprint": fingerprint(table),
             "columns": study.preprocessing.describe(),
+            "fingerprint": table.fingerprint(),
         },
         "preprocessing": study.preprocessing.to_dict(),
         "split": {
@@ -125,17 +123,6 @@ def result_dict(study: Study, found: Answer) -> dict[str, Any]:
             **describe_machine(torch.device(options.device)),
         },
     }
-
-
-def fingerprint(table: GraphTable) -> str:
-    """A checksum of what is learned from: sizes, edges, features and targets."""
-    digest = hashlib.sha256(np.ascontiguousarray(table.sizes).tobytes())
-    if table.edge_index is not None:
-        digest.update(np.ascontiguousarray(table.edge_index).tobytes())
-    for column in (*table.features, *table.edge_attr, *table.targets):
-        digest.update(f"{column.name}\n{column.categories}\n".encode())
-        digest.update(np.ascontiguousarray(column.values).tobytes())
-    return digest.hexdigest()[:FINGERPRINT]
 
 
 def _names(study: Study, part: str) -> list[Any]:
@@ -250,22 +237,6 @@ def is_result(folder: Path) -> bool:
     return {path.name for path in folder.iterdir()} <= OURS
 
 
-def check_same_data(folder: Path, table: GraphTable, force: bool) -> None:
-    """Complain if the folder holds a fit of other data, unless it may be replaced."""
-    try:
-        found = json.loads(read_regular(folder / "fit.json", LARGEST_FIT))
-    except FileNotFoundError:
-        return
-    except (OSError, ValueError, RecursionError):
-        found = None
-    data = found.get("data") if isinstance(found, dict) else None
-    known = data.get("fingerprint") if isinstance(data, dict) else None
-    if not force and known != fingerprint(table):
-        raise DataError(
-            "it holds a fit of other data; choose another folder, or replace it by --force", file=str(folder)
-        )
-
-
 def check_out(folder: Path) -> None:
     """Complain before hours of work if the result could not be written there; it tries, and takes all away again."""
     check_free(folder, is_result)
@@ -279,6 +250,20 @@ def check_out(folder: Path) -> None:
             os.fsync(file.fileno())
     except OSError as error:
         raise DataError(f"nothing can be written there ({error.strerror})", file=str(place)) from error
+
+
+def check_same_data(folder: Path, table: GraphTable) -> None:
+    """Complain if the folder holds a fit of other data."""
+    try:
+        old = json.loads(read_regular(folder / "fit.json", LARGEST_FIT))["data"].get("fingerprint")
+    except FileNotFoundError:
+        return
+    except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError):
+        old = None
+    if old != table.fingerprint():
+        raise DataError(
+            "a fit of other data is there; choose another --out, or replace it with --force", file=str(folder)
+        )
 
 
 def write_result(folder: Path, study: Study, found: Answer) -> dict[str, Any]:

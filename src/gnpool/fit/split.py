@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gnpool.data import DataError, GraphTable
 from gnpool.data.table import Ints
+from gnpool.fit.words import counted
 
 SPLITS = ("size", "random")
 PARTS = ("train", "validation", "inside", "larger")
@@ -90,8 +91,9 @@ def make_split(
         raise ValueError(f"'split' must be one of {SPLITS}, got {by!r}")
     count, note = len(sizes), None
     if count < LEAST:
-        things = f"one {unit}" if count == 1 else f"{count} {unit}s"
-        raise DataError(f"the data has {things}; to train, validate and test, at least {LEAST} are needed")
+        raise DataError(
+            f"the data has {counted(count, unit)}; to train, validate and test, at least {LEAST} are needed"
+        )
     order = np.random.default_rng(seed).permutation(count)
     larger, left_out = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
     told = train_up_to is not None or test_from is not None
@@ -112,7 +114,7 @@ def make_split(
     inside, validation = (max(1, round(share * whole)) for share in (INSIDE, VALIDATION))
     if len(rest) < inside + validation + 2:
         raise DataError(
-            f"only {len(rest)} {unit}s are smaller than {int(sizes[larger].min())} "
+            f"only {counted(len(rest), unit)} below {int(sizes[larger].min())} "
             f"{'nodes' if unit == 'graph' else 'neighbours'}, too few to train with; "
             "a random split is --split random (split='random')"
         )
@@ -168,11 +170,6 @@ def _largest(sizes: Ints) -> NDArray[np.bool_]:
         return np.zeros(len(sizes), dtype=bool)
     choice = 1 + int(np.argmin(np.abs(above[1:] / len(sizes) - LARGER)))
     return sizes >= kept[choice]
-
-
-def counted(number: int, thing: str) -> str:
-    """A number of things: ``1 node``, ``2 nodes``."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def histogram(split: Split) -> str:

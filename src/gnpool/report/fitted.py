@@ -177,7 +177,9 @@ def _percent(error: Any) -> dict[str, Any] | None:
 def _words(item: Any) -> str:
     """A plain value, a list of plain values, or a part of the graphs, in words; empty for anything else."""
     if isinstance(item, Mapping) and {"graphs", "smallest", "largest"} <= item.keys():
-        return f"{item['graphs']} graphs of {item['smallest']} to {item['largest']} nodes"
+        graphs, low, high = (item[name] for name in ("graphs", "smallest", "largest"))
+        sizes = f"{high:,}" if low == high else f"{low:,} to {high:,}"
+        return f"{graphs:,} graph{'s' * (graphs != 1)} of {sizes} node{'s' * (high != 1)}"
     if isinstance(item, list):
         return ", ".join(_plain(item)) if len(list(_plain(item))) == len(item) else ""
     return next(_plain([item]), "")
