@@ -95,7 +95,7 @@ class Bout(Job):
 def seconds_of(bout: Bout, kind: str) -> float:
     """A guess: a step of all runs takes a constant and a bit per run."""
     amount = bout.amount
-    steps = amount.epochs * math.ceil((amount.train or 18_000) / amount.batch)
+    steps = amount.epochs * math.ceil(bout.contest.lessons(amount) / amount.batch)
     runs = amount.seeds * amount.runs_each
     step = 0.004 + 0.0001 * runs if kind == "cuda" else 0.02 + 0.0012 * runs * amount.hidden / 32
     return 5.0 + steps * step * (2.0 if bout.contender.gnp else 1.0)

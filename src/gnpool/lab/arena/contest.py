@@ -165,6 +165,11 @@ class Contest(ABC):
         """Ways of choosing epoch and run, all of them by validation graphs."""
         return tuple(dict.fromkeys(column.rule for column in self.columns))
 
+    def lessons(self, amount: Amount) -> int:
+        """The number of training graphs, for an estimate of the time."""
+        most = get_benchmark(self.benchmark).parts["train"].count
+        return most if amount.train is None else min(amount.train, most)
+
     def parts(self, rule: str, amount: Amount) -> list[str]:
         """The tests of models that a rule chose."""
         wanted = dict.fromkeys(column.part for column in self.columns if column.rule == rule)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -107,9 +108,11 @@ class ArenaTable(AnyTable):
         return found if scope.train else replace(found, trainings=0, runs=0, exams=0, done=0, minutes_left=0.0)
 
     def _bouts(self, scope: Scope) -> list[Bout]:
+        """All of them, each contest followed by its inner one."""
+        ordered = zip(self.contests, self.inner, strict=True) if self.inner else ((one,) for one in self.contests)
         return [
             Bout(contest, contender, amount, scope.data_seed)
-            for contest in (*self.contests, *self.inner)
+            for contest in itertools.chain.from_iterable(ordered)
             for amount in (amount_of(contest, scope),)
             for contender in amount.contenders
         ]
