@@ -35,4 +35,5 @@ def test_much_data_fits_into_memory(tmp_path: Path) -> None:
     result = json.loads((tmp_path / "fit" / "fit.json").read_text())
     assert (result["data"]["graphs"], result["data"]["nodes"]) == (GRAPHS, GRAPHS * NODES)
     errors_of = {model["label"]: model["larger"]["error"] for model in result["models"]}
-    assert errors_of["GNP"] < 0.1 * result["constant"]["larger"]["error"]  # it has learned in that epoch
+    assert [model["larger"]["error"] < 1e-6 for model in result["models"] if model["chosen"]] == [True]  # the law
+    assert errors_of["GNP"] < 0.8 * result["constant"]["larger"]["error"]  # it has begun to learn in that epoch

@@ -322,13 +322,10 @@ def test_frames() -> None:
 
 def test_a_fit_of_other_data_stays(three: Study, tmp_path: Path) -> None:
     table, out = from_list(sets(120)), tmp_path / "out"
-    check_same_data(out, table, force=False)
+    check_same_data(out, table)
     write_result(out, three, answer(three))
-    check_same_data(out, table, force=False)
+    check_same_data(out, table)
     other = from_list(sets(120, seed=1))
-    with pytest.raises(
-        DataError, match="it holds a fit of other data; choose another folder, or replace it by --force"
-    ):
-        check_same_data(out, other, force=False)
-    check_same_data(out, other, force=True)
+    with pytest.raises(DataError, match="a fit of other data is there"):
+        check_same_data(out, other)
     assert model_extra(three)["trained_on"]["graphs"] == len(three.split.train)

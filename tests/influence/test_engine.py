@@ -92,7 +92,5 @@ def test_commands_give_the_same_answers(tmp_path: Path, monkeypatch: pytest.Monk
         assert sorted(set(ray.started)) == ["chunk_unit", "spread_unit"]
     assert there == here
     wrong = CliRunner().invoke(app, ["influence", *commands[0], "--address", "somewhere"])
-    assert (wrong.exit_code, wrong.stderr) == (
-        1,
-        "Error: 'address' is that of a Ray cluster; use it with --engine ray\n",
-    )
+    assert wrong.exit_code == 2
+    assert "--address" in wrong.stderr and "--engine ray" in wrong.stderr

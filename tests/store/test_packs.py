@@ -346,7 +346,7 @@ def test_other_zips(store: Store) -> None:
         store.keys()
     (units / "1.zip").unlink()
     os.mkfifo(units / "1.zip")
-    with pytest.raises(StoreError, match=r"1\.zip': a pack of units is expected there: '1\.zip' is a FIFO"):
+    with pytest.raises(StoreError, match=r"1\.zip': a pack of units is expected there: '1\.zip' is a pipe"):
         store.keys()
 
 

@@ -53,7 +53,7 @@ def one(**fields: object) -> str:
 
 
 HARM: dict[str, tuple[Callable[[Path], object], str]] = {
-    "FIFO": (os.mkfifo, "is a FIFO"),
+    "FIFO": (os.mkfifo, "is a pipe"),
     "socket": (unix_socket, "is a socket"),
     "folder": (full_folder, "is a folder"),
     "loop of links": (lambda path: path.symlink_to(path.name), "is a link that leads back to itself"),

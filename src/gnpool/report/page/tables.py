@@ -72,9 +72,9 @@ def shown(cell: Cell) -> Shown:
 
     Example:
         >>> from gnpool.report.page.tables import shown
-        >>> ours = {"mean": 1.31, "std": 0.28, "runs": [1.11, 1.51], "failed": 0}
+        >>> ours = {"mean": 1.31, "std": 0.28, "runs": [1.11, 1.3, 1.52], "failed": 0}
         >>> shown({"ours": ours, "paper": {"mean": 1.1, "std": 0.8}, "metric": "MAPE", "verdict": "matched"})
-        Shown(ours='1.31 ± 0.28', interval='1.11 to 1.51', paper='1.1 ± 0.8', verdict='matched', remark=None)
+        Shown(ours='1.31 ± 0.28', interval='1.11 to 1.52', paper='1.1 ± 0.8', verdict='matched', remark=None)
     """
     digits, printed = DIGITS.get(str(cell.get("metric") or "MAPE"), (None, None))
     ours, paper = cell.get("ours"), cell.get("paper") if is_published(cell) else None

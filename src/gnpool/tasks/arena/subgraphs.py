@@ -33,7 +33,7 @@ def disturbed(graphs: Sequence[Data], nodes: float = 0.4, edges: float = 0.0, se
         >>> path = torch.stack((torch.arange(9), torch.arange(1, 10)))
         >>> path = torch.cat((path, path.flip(0)), dim=1)
         >>> disturbed([Data(x=torch.ones(10, 1), edge_index=path, y=torch.tensor([1]))], seed=1)
-        [Data(x=[8, 1], edge_index=[2, 12], y=[1])]
+        [Data(x=[7, 1], edge_index=[2, 10], y=[1])]
     """
     if not 0.0 <= nodes < 1.0:
         raise ValueError(f"disturbed: 'nodes' must lie in [0, 1), got {nodes}")
