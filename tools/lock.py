@@ -16,12 +16,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / "requirements-dev.lock"
 HEAD = """\
-# The development environment to the bit, for Linux on x86_64 and Python 3.11: pip install --require-hashes -r <this file>
-# `make lock` writes it from constraints.txt. torch is the CPU build: offer pip its wheel by PIP_FIND_LINKS or
-# PIP_EXTRA_INDEX_URL, as for constraints.txt.
+# The development environment to the bit, for Linux on x86_64 and Python 3.11, made from constraints.txt by `make lock`.
+# First `pip install --require-hashes -r requirements-dev.lock`, then `pip install --no-deps -e .`.
+# torch is the CPU build: offer pip its wheel by PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL, as for constraints.txt.
 """
-OPTIONS = """--quiet --extra dev --extra docs --extra ray --generate-hashes --allow-unsafe --strip-extras --no-header
---no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -c constraints.txt pyproject.toml""".split()
+EXTRAS = ("--extra", "dev", "--extra", "docs", "--extra", "ray")
+PLAIN = ("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-host")
+OPTIONS = ("--quiet", *EXTRAS, "--generate-hashes", "--allow-unsafe", "--strip-extras", *PLAIN, "-c", "constraints.txt")
 
 
 def main() -> None:
@@ -32,8 +33,14 @@ def main() -> None:
         python, made = Path(folder, "bin", "python"), Path(folder, "made")
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", "pip-tools"], check=True)
-        subprocess.run([python, "-m", "piptools", "compile", *OPTIONS, "--output-file", made], check=True, cwd=ROOT)
-        LOCK.write_text(HEAD + made.read_text())
+        command = [python, "-m", "piptools", "compile", *OPTIONS, "-o", made, "pyproject.toml"]
+        subprocess.run(command, check=True, cwd=ROOT)
+        LOCK.write_text(HEAD + "".join(filter(others, made.read_text().splitlines(keepends=True))))
+
+
+def others(line: str) -> bool:
+    """Whether a line of the lock is about another package; the extras name gnpool, which so gets into its own lock."""
+    return not line.startswith(("#", "gnpool @"))
 
 
 if __name__ == "__main__":
