@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,8 +24,11 @@ from gnpool.store import Damage, Store
 
 Submit = Callable[[int, Job], "Future[bool]"]
 # On Linux one process imports what takes long, once, and the others are forked from it: it has no threads of torch and
-# no CUDA, which a fork of this process would copy halfway. Elsewhere each process starts anew.
-CONTEXT = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+# no CUDA, which a fork of this process would copy halfway. It listens at a socket in the temporary folder, whose path
+# must be short. Elsewhere each process starts anew.
+SOCKET_CHARACTERS = 108 - len("/pymp-12345678/listener-12345678")  # of the path of the temporary folder, with a 0 byte
+FORKS = sys.platform == "linux" and len(os.fsencode(tempfile.gettempdir())) < SOCKET_CHARACTERS
+CONTEXT = multiprocessing.get_context("forkserver" if FORKS else "spawn")
 PRELOADED = ["torch_geometric.nn"]  # and so torch
 LISTEN_SECONDS = 0.05  # between looks for messages
 PATIENCE = 5.0  # seconds for the last messages; a child that was killed may have left half of one
