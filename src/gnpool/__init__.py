@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gnpool.ops import norm_pool, norm_pool_neighbors
     from gnpool.training import Batches, Setting, fit_many, fit_portfolio
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Batches",
     "GNPAggregation",

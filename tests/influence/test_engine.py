@@ -93,4 +93,5 @@ def test_commands_give_the_same_answers(tmp_path: Path, monkeypatch: pytest.Monk
     assert there == here
     wrong = CliRunner().invoke(app, ["influence", *commands[0], "--address", "somewhere"])
     assert wrong.exit_code == 2
-    assert "--address" in wrong.stderr and "--engine ray" in wrong.stderr
+    assert "--address" in wrong.stderr
+    assert "--engine ray" in wrong.stderr

@@ -236,7 +236,10 @@ def test_weights_that_are_no_floats(kind: torch.dtype, tmp_path: Path) -> None:
     folder = save_model(tmp_path / "model", make("SetNet", spec["arguments"]), spec)
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
     tensors["out.weight"] = tensors["out.weight"].to(kind)
-    weights = safetensors.torch.save(tensors)
+    try:
+        weights = safetensors.torch.save(tensors)
+    except KeyError:
+        pytest.skip(f"this version of safetensors cannot write {kind}")
     (folder / "model.safetensors").write_bytes(weights)
     about = {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()}
     edit(folder, lambda d: d.update(weights=about))
