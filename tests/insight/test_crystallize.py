@@ -235,7 +235,7 @@ def test_fresh_weights_follow_from_the_learned_ones_and_frozen_ones_stay():
         return next(trial for trial in found.tried if trial.fresh)
 
     trial = fresh(0)
-    assert trial.describe().endswith(", from fresh weights")
+    assert trial.describe(weights=True) == f"{trial.describe()}, from fresh weights"
     weights, again, other = (fresh(seed).state["out.weight"] for seed in (0, 0, 1))
     assert torch.equal(weights, again)
     assert not torch.equal(weights, other)  # what was learned from other weights begins with others
@@ -287,7 +287,7 @@ def test_learned_weights_do_not_hide_the_answer():
     torch.nn.init.constant_(model.lift.bias, -100.0)
     torch.nn.init.constant_(model.lift.weight, 1e-3)
     crystal = crystallize(
-        model, drawn(torch.sum, 120, 0), drawn(torch.sum, 60, 1), squared, epochs=10, trials=4,
+        model, drawn(torch.sum, 120, 0), drawn(torch.sum, 60, 1), squared, epochs=30, trials=4,
         settings=[Setting(lr=1e-2, optimizer="adam")],
     )  # fmt: skip
     assert crystal.choice.poolings == {"pool": {"one": "sum"}}

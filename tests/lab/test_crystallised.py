@@ -13,8 +13,8 @@ from gnpool.engine import StoppedError
 from gnpool.lab import PRESETS, TABLES, Cell, Table, reproduce, table_results
 from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.recipes.crystallised import crystallised
-from gnpool.lab.recipes.jobs import RecipeJob
 from gnpool.lab.recipes.forms import as_stored
+from gnpool.lab.recipes.jobs import RecipeJob
 from gnpool.lab.recipes.models import GRAPH_TASKS, SET_TASKS, graph_gnp, node, set_model
 from gnpool.lab.recipes.stored import find_cell, read_stored, stored_model, stored_models
 from gnpool.lab.running.job import Bench

@@ -164,14 +164,13 @@ class CrystalAggregation(NeighborAggregation):
             mix = torch.nn.Linear(len(columns), len(weight), biased, device=weight.device, dtype=weight.dtype)
             with torch.no_grad():
                 mix.weight.copy_(weight[:, columns])
-                mix.weight.div_(
-                    torch.tensor(
-                        [len(names_in(names[p.name])) for p, _ in kept for _ in range(p.outputs.start, p.outputs.stop)]
-                    ).to(weight)
-                )
+                shares = [len(names_in(names[p.name])) for p, _ in kept for _ in range(p.outputs.start, p.outputs.stop)]
+                mix.weight.div_(torch.tensor(shares, device=weight.device))
                 if layer.coordinates == "growth":
                     growth = [BY_NAME[name].growth for start, stop, name in parts for _ in range(start, stop)]
-                    mix.weight.mul_(torch.tensor([layer.size**-value for value in growth]).to(weight))
+                    mix.weight.mul_(
+                        torch.tensor([layer.size**-value for value in growth], device=weight.device).to(weight)
+                    )
                 if mix.bias is not None:
                     mix.bias.copy_(layer.mix.bias)
         return cls(layer.channels, parts, layer.nonneg, mix)

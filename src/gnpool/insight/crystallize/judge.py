@@ -39,7 +39,7 @@ class Judge:
         with torch.no_grad():
             if self._values(model.to(self.device).eval(), first)[0].dim() == 0:  # a mean already: graph by graph
                 self.batches.batch_size = 1
-        self.weight = torch.ones(0)  # of each graph
+        self.weight = torch.ones(0, device="cpu")  # of each graph
         self.given = self.losses(model)
         self.constant = self._best_constant(model)
         self.rounding = rounding_of(self.constant)

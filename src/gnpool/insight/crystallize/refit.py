@@ -86,14 +86,17 @@ class Refits:
         """A whole refit under every setting, for the first time or again."""
         return self._refit(trial, "refitted", f"refitted{number}", self.data, self.epochs, self.settings)
 
-    def finish(self, trial: Trial, data: Batches) -> dict[str, Tensor]:
-        """The weights of a trial refitted on other data, or as they were where that does not serve it better."""
-        assert trial.setting is not None
-        whole = Refits(self.model, data, Judge(self.made(trial), data, self.loss, self.call, self.device), self.loss,
-                       self.call, [trial.setting], self.epochs, self.device, self.checkpoint, self.check)  # fmt: skip
-        found = whole._refit(trial, "refitted", "final", data, self.epochs, [trial.setting])
+    def finish(self, trial: Trial, name: str, data: Batches) -> Trial:
+        """The trial refitted on other data, or as it was where that does not serve it better there."""
+        if trial.setting is None:
+            return trial
+        judge = Judge(self.made(trial), data, self.loss, self.call, self.device)
+        whole = replace(self, data=data, judge=judge, steps=0)
+        found = whole._refit(
+            trial, "refitted", f"final-{name}", data, math.ceil(self.whole / len(data)), [trial.setting]
+        )
         self.steps += whole.steps
-        return found.state if found.loss < whole.judge.mean(whole.judge.given).item() else trial.state
+        return replace(trial, state=found.state) if found.loss < judge.mean(judge.given).item() else trial
 
     def _refit(
         self, trial: Trial, stage: str, name: str, data: Batches, epochs: int, settings: Sequence[Setting]
@@ -136,13 +139,12 @@ class Refits:
             dead if state is None else self.judge.losses(self.made(replace(trial, state=state))) for state in states
         ]
         means = [value if math.isfinite(value := self.judge.mean(loss).item()) else math.inf for loss in losses]
-        before = trial.loss
         best = min(range(len(means)), key=lambda k: means[k])
         table = torch.stack(losses)
         if means[best] == math.inf:
             failed = trial.failed or "its loss is not finite on the graphs that judge"
-            return replace(trial, loss=math.inf, before=before, losses=table, failed=failed)
-        trial = replace(trial, loss=means[best], before=before, losses=table)
+            return replace(trial, loss=math.inf, losses=table, failed=failed)
+        trial = replace(trial, loss=means[best], losses=table)
         return replace(trial, setting=settings[best], state=states[best] or {})
 
 

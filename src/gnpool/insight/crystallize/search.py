@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from gnpool.insight.crystallize.judge import Judge
@@ -35,7 +36,7 @@ MOVES, MOVE_STEPS, PARENTS = 2, 64, 4  # rounds of looks at the neighbours of th
 NEIGHBOURS = 2  # in one round at most, times the combinations that were proposed
 HALVING = ((12, 128), (6, 256))  # poolings that go on, and the steps of their looks
 FINALISTS = 3  # poolings that are refitted under all settings
-AGAIN = 2  # further refits of what has not come to its end
+APPEALS = 4  # how often what is simpler than the choice is refitted from its weights, at most
 
 
 def crystallize(
@@ -131,22 +132,38 @@ def crystallize(
     reading = read(model, validation.cut(torch.arange(min(READ_GRAPHS, validation.count), device="cpu")), forward=call)
     data = split_by_size(train, validation)
     judge = Judge(copy.deepcopy(model), data.judging, loss, call, device)
-    refits = Refits(model, data.refitted, judge, loss, call, settings, epochs, device, checkpoint, check)
+    passes = math.ceil(epochs * len(train) / len(data.refitted))  # as many steps on a part of the graphs as on all
+    refits = Refits(model, data.refitted, judge, loss, call, settings, passes, device, checkpoint, check)
     search = _Search(refits, proposed(model, reading, trials), progress)
     given = Trial({path: {} for path in reading.layers}, True, "given", judge.mean(judge.given).item())
     finalists = search.looks()
     refitted = search.finals([*finalists, replace(given, stage="refitted")])
     choice, reason = judge.choose(refitted)
-    if choice.learned:
+    state = {} if choice.learned else _finished(refits, choice, train, validation, final_validation)
+    if state is None:
+        choice, reason = given, f"{choice.describe()} is beaten by the model as given on validation graphs ({reason})"
+    elif choice.learned:
         choice, reason = given, f"no named pooling is as good ({reason}); the model stays as it was given"
     chosen = seeded(functools.partial(replaced, model, choice.poolings, choice.biases), 0)
-    if choice.state:
-        final = everything(train, validation) if final_validation else train
-        chosen.load_state_dict(refits.finish(choice, final) if is_trainable(chosen) else choice.state)
+    if state:
+        chosen.load_state_dict(state)
     done = {(trial.combination, trial.fresh) for trial in refitted}
     rest = [trial for trial in search.seen.values() if (trial.combination, trial.fresh) not in done]
     tried = (given, *refitted, *sorted(rest, key=lambda trial: trial.loss))
     return Crystal(chosen.cpu().eval(), tried, choice, reason, reading, data.words, judge.constant, refits.steps)
+
+
+def _finished(
+    refits: Refits, choice: Trial, train: Batches, validation: Batches, final_validation: bool
+) -> dict[str, Tensor] | None:
+    """The weights of the chosen form; None if the model as given, which knows the same graphs, beats it."""
+    choice = refits.finish(choice, "train", train)
+    plain = Judge(refits.model, validation, refits.loss, refits.call, refits.device)
+    given = replace(choice, losses=plain.given[None])
+    named = replace(choice, losses=plain.losses(refits.made(choice))[None])
+    if plain.beats(given, named):
+        return None
+    return refits.finish(choice, "all", everything(train, validation)).state if final_validation else choice.state
 
 
 def proposed(model: torch.nn.Module, reading: Reading, trials: int) -> list[Trial]:
@@ -170,7 +187,7 @@ class _Search:
         layers = gnp_layers(refits.model)
         self.branches = {path: [part.name for part in branches_of(layer)] for path, layer in layers.items()}
         combined = len({trial.combination for trial in wanted})
-        later = sum(2 * count for count, _ in HALVING) + (2 + AGAIN) * (2 * FINALISTS + 1)
+        later = sum(2 * count for count, _ in HALVING) + 2 * FINALISTS + 1 + 3 * APPEALS
         self.most = NEIGHBOURS * len({repr(trial.poolings) for trial in wanted})
         self.total = len(wanted) + combined + 2 * FINALISTS + MOVES * (2 * PARENTS + self.most) + 2 * later
 
@@ -191,16 +208,30 @@ class _Search:
     def finals(self, trials: Sequence[Trial]) -> list[Trial]:
         """Refits under all settings, simplest first; what is less simple than an exact one need not be refitted.
 
-        What is beaten while its refit still brought its loss down by far is refitted again.
+        What is not simple may be ahead for learning faster alone. So what is one step simpler than the choice is
+        refitted from the weights of the choice too, until that changes nothing.
         """
         found: list[Trial] = []
+        before = 0
         for trial in sorted(trials, key=lambda trial: trial.complexity):
             if not self._needless(trial, found):
                 found.append(self._refit(trial, 0))
-        for number in range(AGAIN):
-            late = [t for t in found if not t.settled and any(self.judge.beats(other, t) for other in found)]
-            simple = [t for t in late if t.complexity < self.judge.choose(found)[0].complexity]
-            found = [self._refit(t, number + 1) if t in simple else t for t in found]
+        for number in range(APPEALS):
+            choice, _ = self.judge.choose(found)
+            if number and choice in found[:before]:
+                break
+            before = len(found)
+            found += [
+                self._refit(self.refits.child(simpler, choice), number + 1) for simpler in self._simplified(choice)
+            ]
+        return found
+
+    def _simplified(self, choice: Trial) -> list[Trial]:
+        """The trials that are one step simpler: with one pooling less, or without biases."""
+        fewer = [one for one in neighbours(choice.poolings, self.branches) if is_part(one, choice.poolings)]
+        found = [replace(choice, poolings=one, state={}) for one in fewer if keeps_width(self.refits.model, one)]
+        if choice.biases and not choice.learned and has_biases(self.refits.model):
+            found.append(replace(choice, biases=False, state={}))
         return found
 
     def _refit(self, trial: Trial, number: int) -> Trial:
@@ -254,7 +285,7 @@ class _Search:
 
     def _tell(self, trial: Trial) -> None:
         if self.progress is not None:
-            self.progress(self.number, self.total, trial.describe())
+            self.progress(self.number, self.total, trial.describe(weights=True))
         self.number += 1
 
 

@@ -44,18 +44,14 @@ class Trial:
     failed: str | None = None
     fresh: bool = False
     state: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
-    before: float = field(default=math.inf, repr=False, compare=False)  # the loss that the last refit began with
-    losses: Tensor = field(default_factory=lambda: torch.zeros(0, 0), repr=False, compare=False)  # settings x graphs
+    losses: Tensor = field(
+        default_factory=lambda: torch.zeros(0, 0, device="cpu"), repr=False, compare=False
+    )  # settings x graphs
 
     @property
     def learned(self) -> bool:
         """Whether every layer keeps its learned pooling."""
         return not any(self.poolings.values())
-
-    @property
-    def settled(self) -> bool:
-        """Whether its last refit brought the loss down by less than a half: it has about come to its end."""
-        return self.loss >= self.before / 2
 
     @property
     def combination(self) -> tuple[str, bool]:
@@ -71,14 +67,14 @@ class Trial:
         kinds = set(map(tuple, layers)) if len(layers) >= STACK else {()}
         return (learned, parts, self.biases, len(kinds), sum(BY_NAME[name].rank for names in layers for name in names))
 
-    def describe(self) -> str:
-        """In words, layer by layer."""
+    def describe(self, weights: bool = False) -> str:
+        """In words, layer by layer; with ``weights`` also what it began with, if that was not the learned ones."""
         parts = []
         for layer, names in self.poolings.items():
             pooling = " and ".join(names.values()) if names else LEARNED
             parts.append(f"{layer or 'model'}: {pooling}")
         parts += [] if self.biases else ["no biases"]
-        return ", ".join([*parts, FRESH] if self.fresh else parts)
+        return ", ".join([*parts, FRESH] if weights and self.fresh else parts)
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,7 @@ class Crystal:
             mark = "*" if trial is self.choice else " "
             notes = {"given": " (as given)", "screened": " (first looks)", "refitted": ""}[trial.stage]
             notes += f" [{trial.failed}]" if trial.failed else ""
-            lines.append(f"{trial.loss:>10.4g} {mark} {trial.describe()}{notes}")
+            lines.append(f"{trial.loss:>10.4g} {mark} {trial.describe(weights=True)}{notes}")
         if len(shown) > SHOWN:
             lines.append(f"{'':>10}   and {len(shown) - SHOWN} more, worse at first looks")
         lines.append(f"judged by {self.judged}; the best constant has {self.constant:.3g}; {self.steps:,} steps")

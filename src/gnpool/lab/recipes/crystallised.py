@@ -119,7 +119,7 @@ def _describe(seed: int, found: Crystal) -> dict[str, Any]:
         "poolings": found.choice.poolings,
         "biases": found.choice.biases,
         "reason": found.reason,
-        "text": found.choice.describe(),
+        "text": found.choice.describe(weights=True),
         "rounding": found.rounding,
         "steps": found.steps,
         "judged": found.judged,
@@ -130,4 +130,4 @@ def _describe(seed: int, found: Crystal) -> dict[str, Any]:
 
 def _trial(trial: Trial) -> dict[str, Any]:
     loss = trial.loss if math.isfinite(trial.loss) else None
-    return {"text": trial.describe(), "stage": trial.stage, "loss": loss, "failed": trial.failed}
+    return {"text": trial.describe(weights=True), "stage": trial.stage, "loss": loss, "failed": trial.failed}
