@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from gnpool import Batches, GNPAggregation, Setting, crystallize, fit_many
+from gnpool import Batches, GNPAggregation, Setting, crystallize, fit_many, fit_portfolio
 from gnpool.insight.crystallize import Trial
 from gnpool.models import GraphNet, NodeNet, SetNet
 from gnpool.tasks import get_task
@@ -37,7 +37,7 @@ def test_harmonic_becomes_exact():
     torch.manual_seed(0)
     model = near(GraphNet(1, hidden=8), aggr=("pos", 1.02, 0.01), readout=("neg", 1.05, 0.02))
     train, validation = task.dataset("train", count=96), task.dataset("val", count=48)
-    crystal = crystallize(model, Batches(train, 16, sorted_edges=True), validation, task.loss, epochs=12)
+    crystal = crystallize(model, Batches(train, 16, sorted_edges=True), validation, task.loss, epochs=12, trials=8)
     assert crystal.choice.poolings == {"aggr": {"positive": "sum"}, "readout": {"negative": "harmonic sum"}}
     assert "aggr: sum, readout: harmonic sum" in str(crystal).splitlines()[-1]
     assert len(str(crystal).splitlines()) <= 16  # however many were tried
@@ -62,7 +62,7 @@ def test_a_network_that_learned_the_growth_becomes_exact(name, names):
         batch_size=16, validation=validation,
     )  # fmt: skip
     learned = fit.model(fit.best())
-    crystal = crystallize(learned, train, validation, task.loss, epochs=12)
+    crystal = crystallize(learned, train, validation, task.loss, epochs=12, trials=8)
     assert crystal.choice.poolings == {"aggr": {"one": names[0]}, "readout": {"one": names[1]}}
     test = Batches(task.dataset("test", count=20), 20, seed=None)
     before, after = (evaluate_items(model, test, task.metric).mean() for model in (learned, crystal.model))
@@ -86,7 +86,7 @@ def test_a_geometric_mean_is_found():
     model = Net()
     torch.nn.init.constant_(model.pool.mix.weight, 0.9)
     model.pool.p, model.pool.growth = 0.2, 0.1
-    crystal = crystallize(model, sets[::2], sets[1::2], squared, epochs=20)
+    crystal = crystallize(model, sets[::2], sets[1::2], squared, epochs=20, trials=8)
     assert crystal.choice.poolings == {"pool": {"one": "geometric mean"}}
     large = torch.rand(1000, 1, generator=generator) + 0.5
     answer = crystal.model(large, torch.tensor([0, 1000])).item()
@@ -137,12 +137,11 @@ def test_where_no_name_is_right_the_learned_pooling_stays():
         return found
 
     train, validation = draw(300, 5, 20, 0), draw(100, 5, 20, 1)
-    fit = fit_many(
-        lambda: SetNet(1, "gnp", hidden=8), train, squared, Setting(lr=3e-3, lr_p=3e-2), seeds=2, epochs=60,
-        batch_size=16, validation=validation,
-    )  # fmt: skip
-    learned = fit.model(fit.best())
-    crystal = crystallize(learned, train, validation, squared, epochs=15)
+    learned = fit_portfolio(
+        lambda: SetNet(1, "gnpg", hidden=8), train, squared, validation=validation, epochs=40, batch_size=16,
+        settings=Setting(lr=1e-2, clip=10.0, optimizer="adam"),
+    ).model  # fmt: skip
+    crystal = crystallize(learned, train, validation, squared, epochs=15, trials=6)
     assert crystal.choice.poolings == {"pool": {}}
     assert crystal.choice.stage == "given"
     assert "no named pooling is as good" in crystal.reason
@@ -167,7 +166,7 @@ def test_an_estimate_with_a_prior_loses_its_biases_and_gains_a_zero():
     with torch.no_grad():
         model.pool.p_pos, model.pool.q_pos = 1.01, 0.95
         model.mlp.layers[0].weight[:4] = torch.tensor([[1.0], [-1.0], [0.5], [-0.5]])
-    crystal = crystallize(model, draw(200, 5, 15, 0), draw(100, 5, 15, 1), squared, epochs=15)
+    crystal = crystallize(model, draw(200, 5, 15, 0), draw(100, 5, 15, 1), squared, epochs=15, trials=8)
     assert crystal.choice.describe() == "pool: mean with a 0, no biases"
     assert all(name.endswith("weight") for name in crystal.model.state_dict())
     large = Batches(draw(20, 100, 200, 2), 20, seed=None)

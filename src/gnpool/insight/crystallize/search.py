@@ -82,9 +82,9 @@ def crystallize(
         graphs (int, optional): Training graphs to refit with at most, the first ones; ``None``: all.
             (default: ``1000``)
         batch_size (int, optional): For data given as graphs. (default: ``16``)
-        trials (int, optional): The budget: combinations to begin with, nearest first. Each costs about 650 steps of
-            looks, and the finalists about 30 times ``epochs`` passes over the data; ``Crystal.steps`` says what was
-            spent. (default: ``16``)
+        trials (int, optional): The budget: combinations to begin with, nearest first. Each costs about 1,000 steps of
+            looks at most, and the finalists about 40 times ``epochs`` passes over the data; ``Crystal.steps`` says what
+            was spent. (default: ``16``)
         final_validation (bool, optional): Whether the chosen form is refitted on validation graphs as well; ``False``
             leaves them for a comparison with other models. (default: ``True``)
         device (str or torch.device, optional): Where to refit.
@@ -178,7 +178,7 @@ def proposed(model: torch.nn.Module, reading: Reading, trials: int) -> list[Tria
 
 
 class _Search:
-    """Three looks at what is proposed, each twice as long as the one before, and refits of what passes them."""
+    """Looks at what is proposed, longer ones at what is ahead and at its neighbours, and refits of what passes them."""
 
     def __init__(self, refits: Refits, wanted: list[Trial], progress: Callable[[int, int, str], None] | None) -> None:
         self.refits, self.judge, self.wanted, self.progress = refits, refits.judge, wanted, progress
@@ -285,7 +285,7 @@ class _Search:
 
     def _tell(self, trial: Trial) -> None:
         if self.progress is not None:
-            self.progress(self.number, self.total, trial.describe(weights=True))
+            self.progress(min(self.number, self.total), self.total, trial.describe(weights=True))
         self.number += 1
 
 
