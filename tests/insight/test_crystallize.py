@@ -207,6 +207,9 @@ def test_a_model_of_poolings_alone():
     torch.manual_seed(0)
     rows = [torch.rand(3 + k % 4, 1) for k in range(24)]
     sets = [Data(x=x, y=x.sum().view(1)) for x in rows]
+    halves = [Data(x=x, y=x.sum().view(1) / 2) for x in rows]
+    crystal = crystallize(Net(), halves, halves, squared, epochs=2, trials=3, batch_size=8)
+    assert {trial.stage for trial in crystal.tried} == {"given", "screened", "refitted"}  # none is exact
     crystal = crystallize(Net(), sets, sets, squared, epochs=2, trials=3, batch_size=8)
     assert crystal.choice.describe() == "pool: sum"
     assert crystal.model(torch.ones(1000, 1), torch.zeros(1000, dtype=torch.long)).item() == pytest.approx(1000)

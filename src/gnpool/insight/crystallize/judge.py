@@ -87,7 +87,7 @@ class Judge:
         if not bool(other.isfinite().all()):
             return True
         difference = other - one
-        mean, count = self.mean(difference), len(difference)
+        mean, count = self.mean(difference), int((self.weight > 0).sum())
         error = 0.0
         if count > 1:
             spread = (self.weight * (difference - mean)).square().sum() * (count / (count - 1))
@@ -105,50 +105,34 @@ class Judge:
         weight = getattr(batch, "weight", None)
         weight = torch.ones_like(values) if weight is None else weight.to(values.dtype).reshape(values.shape)
         values = torch.where(weight > 0, weight * values, 0.0)
-        both = torch.stack([values.reshape(len(values) if values.dim() else 1, -1).sum(1),
-                            weight.reshape(len(weight) if weight.dim() else 1, -1).sum(1)])  # fmt: skip
-        if both.size(1) == batch.batch_size or both.size(1) != len(batch.batch) or self.batches.count < FEW:
+        rows = values.size(0) if values.dim() else 1
+        both = torch.stack([values.reshape(rows, -1).sum(1), weight.reshape(rows, -1).sum(1)])
+        if rows == batch.batch_size or rows != len(batch.batch) or self.batches.count < FEW:
             return both[0], both[1]
         sums = both.new_zeros(2, batch.batch_size).index_add_(1, batch.batch, both)
         return sums[0], sums[1]
 
     def _best_constant(self, model: torch.nn.Module) -> float:
         """The lowest mean loss that one answer for all has."""
-        batches = [batch.to(self.device) for batch in self.batches]
         with torch.no_grad():
+            batches = [batch.to(self.device) for batch in self.batches]
             answers = [self.call(model, batch).double() for batch in batches]
-        every = torch.cat([answer.reshape(len(answer) if answer.dim() else 1, -1) for answer in answers])
-        start = every.nan_to_num().mean(0)
-        constant = start.clone().requires_grad_()
+        rows = torch.cat([answer.reshape(answer.size(0) if answer.dim() else 1, -1) for answer in answers])
+        constant = rows.nan_to_num().mean(0).requires_grad_()
+        wide = [batch.double() for batch in batches]
 
         def mean() -> Tensor:
-            parts = []
-            for answer, batch in zip(answers, batches, strict=True):
-                wide = batch.double()
-                parts.append(
-                    weighted_sum(
-                        self.loss(
-                            constant.expand(every.size(1))
-                            .expand_as(answer.reshape(-1, every.size(1)) if answer.dim() > 1 else answer)
-                            .reshape(answer.shape),
-                            wide,
-                        ),
-                        wide,
-                    )
-                )
+            said = [constant.expand(answer.numel() // len(constant), -1).reshape(answer.shape) for answer in answers]
+            parts = [weighted_sum(self.loss(one, batch), batch) for one, batch in zip(said, wide, strict=True)]
             total, weight = (torch.stack(column).sum() for column in zip(*parts, strict=True))
             return total / weight
 
-        search = torch.optim.LBFGS([constant], max_iter=100, line_search_fn="strong_wolfe")
-
         def step() -> Tensor:
-            search.zero_grad()
+            constant.grad = None
             found = mean()
             found.backward()
             return found
 
-        first = mean().item()
-        search.step(step)
-        with torch.no_grad():
-            found = mean().item()
-        return min(value for value in (first, found, math.inf) if not math.isnan(value))
+        begin = mean().item()
+        torch.optim.LBFGS([constant], max_iter=100, line_search_fn="strong_wolfe").step(step)
+        return min(value for value in (begin, mean().item(), math.inf) if not math.isnan(value))

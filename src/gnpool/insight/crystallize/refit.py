@@ -108,7 +108,7 @@ class Refits:
         candidate = seeded(make, self.seed).eval()
         if not is_trainable(candidate):
             state = {name: value.detach().cpu() for name, value in candidate.state_dict().items()}
-            return self._measured(replace(trial, stage=stage), [state], [None])
+            return self._measured(replace(trial, stage=stage), [state] * len(settings), [None] * len(settings))
         mark = fingerprint_of([self.origin, trial.poolings, trial.biases, trial.fresh])
         fit = fit_many(
             make,

@@ -158,7 +158,7 @@ def _finished(
 ) -> dict[str, Tensor] | None:
     """The weights of the chosen form; None if the model as given, which knows the same graphs, beats it."""
     choice = refits.finish(choice, "train", train)
-    plain = Judge(refits.model, validation, refits.loss, refits.call, refits.device)
+    plain = Judge(copy.deepcopy(refits.model), validation, refits.loss, refits.call, refits.device)
     given = replace(choice, losses=plain.given[None])
     named = replace(choice, losses=plain.losses(refits.made(choice))[None])
     if plain.beats(given, named):
