@@ -179,7 +179,9 @@ def study(target: str, epochs: int = EPOCHS, count: int = TRAIN) -> list[dict[st
             row |= {"validation": run.best["loss"].value, "chosen": int(run.setting == chosen)}
             rows.append(row | {"small": percent(model, small), "large": percent(model, large)})
             if name == "GNP" and run.number == fit.best().number:
-                crystal = crystallize(copy.deepcopy(model), train, validation, loss, batch_size=BATCH)
+                crystal = crystallize(
+                    copy.deepcopy(model), train, validation, loss, batch_size=BATCH, final_validation=False
+                )
                 row |= {"pooling": "GNP, crystallised", "validation": crystal.choice.loss, "chosen": 1}
                 rows.append(row | {"small": percent(crystal.model, small), "large": percent(crystal.model, large)})
     return rows

@@ -1,4 +1,4 @@
-"""The tables of README, docs/learning.md and docs/laws.md, from the raw outcomes in results/learned.
+"""The tables of README, docs/learning.md, docs/laws.md and docs/insight.md, from the raw outcomes in results/learned.
 
 python -m studies.tables           # writes them into the page
 python -m studies.tables --check   # fails if a page is out of step
@@ -17,7 +17,7 @@ import numpy as np
 
 from gnpool.tasks.arena import published
 from gnpool.tasks.arena.motif import CEILING
-from studies import ablation, learned, loop, motif, paper_tasks
+from studies import ablation, crystals, learned, loop, motif, paper_tasks
 from studies import found as studied
 from studies.files import read_runs
 from studies.laws import HELD, LAWS, TESTS, Law
@@ -272,6 +272,37 @@ def false_laws(runs: list[dict[str, Any]]) -> str:
     )
 
 
+def crystals_table(runs: list[dict[str, Any]]) -> str:
+    """What the earlier method and the present one made of the same trained networks."""
+    methods = {crystals.EARLIER: "before", crystals.PRESENT: "now"}
+    by_name = {(run["case"], run["seed"], run["method"]): run for run in runs}
+    rows = []
+    for case, seed in dict.fromkeys((run["case"], run["seed"]) for run in runs):
+        both = [by_name.get((case, seed, method)) for method in methods]
+        if None in both:
+            continue
+        cells = [f"{run['text']}: {crystals.shown(run)}" for run in both if run]
+        rows.append([crystals.CASES[case].text, f"{both[0]['learned']:.2g} %" if both[0] else "", *cells])
+    return table(["target", "error of the learned network", *methods.values()], rows)
+
+
+def crystals_counts(runs: list[dict[str, Any]]) -> str:
+    """How many laws each method has found, of those that both were run on."""
+    done = [{run["case"] for run in runs if run["method"] == method} for method in (crystals.EARLIER, crystals.PRESENT)]
+    laws = [case for case in crystals.CASES if crystals.CASES[case].inside and all(case in cases for cases in done)]
+    found = [
+        sum(crystals.right(run) for run in runs if run["method"] == method and run["case"] in laws)
+        for method in (crystals.EARLIER, crystals.PRESENT)
+    ]
+    return f"Of {len(laws)} laws the earlier method found {found[0]}, and the present one {found[1]}."
+
+
+def crystal_blocks() -> dict[str, str]:
+    """Every generated part of the page on crystallising, by name."""
+    runs = read_runs(RESULTS / "crystals.json")
+    return {"crystals": crystals_table(runs), "crystal counts": crystals_counts(runs)}
+
+
 def blocks() -> dict[str, str]:
     """Every generated part of the page on learning, by name."""
     laws, held = read_runs(RESULTS / "laws.json"), read_runs(RESULTS / "held.json")
@@ -310,6 +341,7 @@ def readme_blocks() -> dict[str, str]:
 PAGES = {
     PAGES_FOLDER / "learning.md": blocks,
     PAGES_FOLDER / "laws.md": law_blocks,
+    PAGES_FOLDER / "insight.md": crystal_blocks,
     PAGES_FOLDER.parent / "README.md": readme_blocks,
 }
 

@@ -118,8 +118,7 @@ def crystallising(folder: Path) -> str:
         lambda prediction, batch: (prediction.view_as(batch.y) - batch.y).square(),
         checkpoint=folder,
         epochs=6,
-        trials=3,
-        finalists=2,
+        trials=2,
         settings=[Setting(lr=1e-2, lr_p=1e-2), Setting(lr=1e-3, lr_p=1e-2)],
         batch_size=8,
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch_geometric.utils import scatter
 
 from gnpool import GNPAggregation, norm_pool
 from gnpool.display.poolings import JOINED
 from gnpool.insight import NAMES, CrystalAggregation, NamedPooling
+from gnpool.insight.plain import functions, pooling_class, pooling_state
 
 INDEX = torch.tensor([0, 0, 0, 2, 2, 3])
 POSITIVE = torch.tensor([[1.0, 2.0], [2.0, 4.0], [4.0, 0.5], [3.0, 3.0], [5.0, 1.0], [7.0, 6.0]], dtype=torch.float64)
@@ -79,6 +81,24 @@ def test_one_branch_becomes_any_name_over_all_channels(named):
     pooled = norm_pool(POSITIVE, INDEX, p=named.p, growth=named.growth, dim_size=4, eps=0.0)
     expected = 16.0**-named.growth * pooled @ layer.mix.weight.T + layer.mix.bias
     torch.testing.assert_close(crystal(POSITIVE, INDEX, dim_size=4), expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("coordinates", ["growth", "published"])
+def test_two_poolings_in_one_branch(coordinates):
+    """Each begins with half of the weights of the branch; written as plain code it gives the same."""
+    torch.manual_seed(0)
+    layer = GNPAggregation(4, coordinates=coordinates)
+    branch = "one" if coordinates == "growth" else "positive"
+    both = CrystalAggregation.from_gnp(layer, {branch: "mean and max"})
+    alone = [CrystalAggregation.from_gnp(layer, {branch: name}) for name in ("mean", "max")]
+    x = torch.rand(6, 4)
+    torch.testing.assert_close(both(x, INDEX), sum(one(x, INDEX) for one in alone) / 2)
+    source, needs = pooling_class("Pooling", both)
+    namespace = {"torch": torch, "Tensor": torch.Tensor, "scatter": scatter}
+    exec(f"{functions(needs)}\n{source}", namespace)  # noqa: S102 -- our own text
+    plain = namespace["Pooling"]()
+    plain.load_state_dict(pooling_state(both))
+    torch.testing.assert_close(plain(x, INDEX, 4), both(x, INDEX))
 
 
 def test_ptr_and_neighbors():

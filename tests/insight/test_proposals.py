@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 
 from gnpool.display.poolings import NAMES
-from gnpool.insight.proposals import combinations, one_throughout
+from gnpool.insight.crystal import names_in
+from gnpool.insight.proposals import combinations, is_part, neighbours
 from gnpool.insight.reading import BranchReading, Reading
 
 POSITIVE = ("sum", "mean", "max", "L2 norm", "root mean square")
@@ -75,16 +76,29 @@ def test_of_many_layers_those_with_one_pooling_in_all_come_early():
     assert {f"layers.{k}": {"negative": "min"} for k in range(3)} in found
 
 
-def test_a_stack_tries_what_its_last_layer_has_become_throughout():
-    small = layer("c", {"max": 0.01}, {"min": 0.02}, 0.3)
-    stack = [*layer("a", {"sum": 0.1}, {"min": 0.1}, 0.5), *layer("b", {"max": 0.1}, {"min": 0.1}, 0.9), *small]
-    found = one_throughout(Reading(tuple(stack), True))
-    assert found == [  # the larger share of the last layer first
-        {"a": {"negative": "min"}, "b": {"negative": "min"}, "c": {"negative": "min"}},
-        {"a": {"positive": "max"}, "b": {"positive": "max"}, "c": {"positive": "max"}},
-    ]
-    hardly = [*stack[:4], *layer("c", {"max": 0.01}, {"min": 0.02}, 0.01)]
-    assert one_throughout(Reading(tuple(hardly), True)) == found[:1]
-    alone = [stack[0], *stack[2:]]  # the first layer has no negative branch
-    assert one_throughout(Reading(tuple(alone), True)) == found[1:]
-    assert one_throughout(Reading(tuple(stack[2:]), True)) == []  # two layers are no stack
+def test_one_step_away():
+    found = list(neighbours({"pool": {"one": "max"}}, {"pool": ["one"]}))
+    texts = [poolings["pool"]["one"] for poolings in found]
+    assert {"max and min", "mean and max"} <= set(texts[:10])
+    assert {"sum", "mean with a 0", "geometric mean"} <= set(texts[10:])
+    assert len(texts) == len(set(texts)) == 20
+    pair = [poolings["pool"] for poolings in neighbours({"pool": {"one": "mean and min"}}, {"pool": ["one"]})]
+    for text in ("mean and max", "sum and min", "mean", "min"):
+        assert {"one": text} in pair
+    assert not any(len(names_in(names["one"])) > 2 for names in pair)
+
+
+def test_one_step_away_in_two_branches():
+    found = list(neighbours({"a": {"positive": "max"}, "b": {}}, {"a": ["positive", "negative"], "b": ["one"]}))
+    assert all(poolings["b"] == {} for poolings in found)  # what stays learned is left as it is
+    assert {"a": {"positive": "mean and max"}, "b": {}} in found
+    assert {"a": {"positive": "max", "negative": "min"}, "b": {}} in found
+    assert {"a": {"positive": "sum"}, "b": {}} in found
+    assert all(is_part({"a": {"positive": "max"}, "b": {}}, poolings) for poolings in found[:6])
+
+
+def test_parts():
+    both = {"a": {"one": "mean and min"}, "b": {"one": "sum"}}
+    assert is_part({"a": {"one": "min"}, "b": {"one": "sum"}}, both)
+    assert not is_part({"a": {"one": "max"}, "b": {"one": "sum"}}, both)
+    assert not is_part({"a": {}, "b": {"one": "sum"}}, both)

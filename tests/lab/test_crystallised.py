@@ -13,6 +13,7 @@ from gnpool.engine import StoppedError
 from gnpool.lab import PRESETS, TABLES, Cell, Table, reproduce, table_results
 from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.recipes.crystallised import crystallised
+from gnpool.lab.recipes.forms import as_stored
 from gnpool.lab.recipes.jobs import RecipeJob
 from gnpool.lab.recipes.models import GRAPH_TASKS, SET_TASKS, graph_gnp, node, set_model
 from gnpool.lab.recipes.stored import find_cell, read_stored, stored_model, stored_models
@@ -49,12 +50,23 @@ def record_of(store: Store, recipe: Recipe) -> Record:
 def test_the_key_says_what_it_was_made_from() -> None:
     learned, star = HARMONIC.key(PAPER, "all"), crystallised(HARMONIC).key(PAPER, "all")
     assert learned["preset"] == "paper-1fe8bd5f"  # of units that exist: it must never change
-    assert star == {**learned, "table": "crystal", "model": "gnp*", "method": 1}
-    assert crystallised(node("shortest", "gnp")).key(PAPER, "all")["method"] == 2
+    assert star == {**learned, "table": "crystal", "model": "gnp*", "method": 3}
     assert crystallised(HARMONIC).base == HARMONIC
     score = Exam().key(star, PAPER, HARMONIC.spec)
     assert score["table"] == "score"
     assert score != Exam().key(learned, PAPER, HARMONIC.spec)
+
+
+def test_what_earlier_ways_of_crystallising_made_is_found(tmp_path: Path) -> None:
+    store, newest = Store(tmp_path), crystallised(HARMONIC)
+    assert as_stored(newest, store, SMOKE, "all") == newest
+    for method in (1, 2, 3):
+        store.put(newest.key(SMOKE, "all") | {"method": method}, scores={}, tensors={}, meta={})
+        found = as_stored(newest, store, SMOKE, "all")
+        assert found.method == method
+        assert found.key(SMOKE, "all") in store
+        assert found.base == HARMONIC
+    assert as_stored(HARMONIC, store, SMOKE, "all") == HARMONIC
 
 
 def test_it_stands_beside_gnp_in_every_synthetic_table() -> None:

@@ -272,6 +272,7 @@ def crystallise(trainer: Trainer, entries: list[Entry]) -> Crystal:
         prepared.data["validation"],
         prepared.problem.loss,
         epochs=min(prepared.epochs, CRYSTAL_EPOCHS),
+        final_validation=False,  # the validation graphs compare it with the others
         device=trainer.engine.here,
         checkpoint=None if trainer.checkpoint is None else trainer.checkpoint / "crystal",
         progress=progress,

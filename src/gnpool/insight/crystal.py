@@ -13,6 +13,24 @@ from gnpool.display.poolings import BY_NAME
 from gnpool.insight.probe import branches_of
 from gnpool.nn import GNPAggregation
 
+AND = " and "  # between two poolings of one branch
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The names of the poolings that stand in a branch.
+
+    Example:
+        >>> from gnpool.insight.crystal import names_in
+        >>> names_in("mean and min"), names_in("mean with a 0")
+        (('mean', 'min'), ('mean with a 0',))
+    """
+    return tuple(text.split(AND))
+
+
+def together(*names: str) -> str:
+    """The text of several poolings in one branch, the simplest first."""
+    return AND.join(sorted(names, key=lambda name: BY_NAME[name].rank))
+
 
 class NamedPooling(Aggregation):
     r"""A pooling with a name, exact, of rows that are not negative.
@@ -132,20 +150,27 @@ class CrystalAggregation(NeighborAggregation):
     def from_gnp(cls, layer: GNPAggregation, names: dict[str, str], bias: bool = True) -> CrystalAggregation:
         """The layer with the branches in ``names`` replaced by these poolings, and the others dropped.
 
-        A mixing layer takes the factor of the usual size n0: what a pooling gives for n0 elements keeps its scale.
+        A branch may become two poolings, as in ``{"one": "mean and min"}``; each begins with half of its weights. A
+        mixing layer takes the factor of the usual size n0: what a pooling gives for n0 elements keeps its scale.
         """
-        kept = [part for part in branches_of(layer) if part.name in names]
-        parts = [(part.inputs.start, part.inputs.stop, names[part.name]) for part in kept]
+        kept = [
+            (part, name) for part in branches_of(layer) if part.name in names for name in names_in(names[part.name])
+        ]
+        parts = [(part.inputs.start, part.inputs.stop, name) for part, name in kept]
         mix = None
         if layer.mix is not None:
-            columns = [column for part in kept for column in range(part.outputs.start, part.outputs.stop)]
+            columns = [column for part, _ in kept for column in range(part.outputs.start, part.outputs.stop)]
             biased, weight = bias and layer.mix.bias is not None, layer.mix.weight
             mix = torch.nn.Linear(len(columns), len(weight), biased, device=weight.device, dtype=weight.dtype)
             with torch.no_grad():
                 mix.weight.copy_(weight[:, columns])
+                shares = [len(names_in(names[p.name])) for p, _ in kept for _ in range(p.outputs.start, p.outputs.stop)]
+                mix.weight.div_(torch.tensor(shares, device=weight.device))
                 if layer.coordinates == "growth":
                     growth = [BY_NAME[name].growth for start, stop, name in parts for _ in range(start, stop)]
-                    mix.weight.mul_(torch.tensor([layer.size**-value for value in growth]).to(weight))
+                    mix.weight.mul_(
+                        torch.tensor([layer.size**-value for value in growth], device=weight.device).to(weight)
+                    )
                 if mix.bias is not None:
                     mix.bias.copy_(layer.mix.bias)
         return cls(layer.channels, parts, layer.nonneg, mix)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from gnpool.display.poolings import JOINED
+from gnpool.display.poolings import JOINED, of_branch
+from gnpool.insight.crystal import names_in, together
 from gnpool.insight.reading import BranchReading, Reading
 
 Option = tuple[float, dict[str, str]]  # how far what may stand in a layer is, and the name of each branch
@@ -39,18 +40,47 @@ def combinations(reading: Reading) -> Iterator[Poolings]:
                 yield poolings
 
 
-def one_throughout(reading: Reading) -> list[Poolings]:
-    """For a stack: each pooling that a branch of its last layer has become, in all layers."""
-    layers = reading.layers
-    if len(layers) < STACK:
-        return []
-    last = [branch for branch in reading.layer(layers[-1]) if branch.used]
-    there = {layer: {branch.branch for branch in reading.layer(layer)} for layer in layers}
-    return [
-        {layer: {branch.branch: branch.name} for layer in layers}
-        for branch in last
-        if all(branch.branch in names for names in there.values())
-    ]
+def neighbours(poolings: Poolings, branches: Mapping[str, Sequence[str]]) -> Iterator[Poolings]:
+    """What is one step away: a second pooling in one place, then another one in place of one, then one of two alone.
+
+    ``branches`` names those of each layer. Layers that stay learned are left as they are.
+    """
+    places = [(layer, branch) for layer, names in poolings.items() if names for branch in branches[layer]]
+    for layer, branch in places:  # a second one
+        here = names_in(poolings[layer][branch]) if branch in poolings[layer] else ()
+        if sum(len(names_in(text)) for text in poolings[layer].values()) == 1:
+            yield from (_with(poolings, layer, branch, (*here, name)) for name in _possible(branch) if name not in here)
+    for layer, branch in places:
+        here = names_in(poolings[layer].get(branch, "")) if branch in poolings[layer] else ()
+        for old, name in itertools.product(here, _possible(branch)):
+            if name not in here:
+                yield _with(poolings, layer, branch, tuple(name if one == old else one for one in here))
+    for layer, branch in places:
+        here = names_in(poolings[layer][branch]) if branch in poolings[layer] else ()
+        if sum(len(names_in(text)) for text in poolings[layer].values()) == 2:
+            yield from (_with(poolings, layer, branch, tuple(one for one in here if one != old)) for old in here)
+
+
+def is_part(one: Poolings, other: Poolings) -> bool:
+    """Whether all poolings of one stand in the other too, at their places, and no layer is learned in one alone."""
+    return all(
+        bool(one[layer]) == bool(names)
+        and all(set(names_in(text)) <= set(names_in(names.get(branch, ""))) for branch, text in one[layer].items())
+        for layer, names in other.items()
+    )
+
+
+def _with(poolings: Poolings, layer: str, branch: str, names: tuple[str, ...]) -> Poolings:
+    """The same with other names in one branch; without any the branch is dropped."""
+    there = {one: text for one, text in poolings[layer].items() if one != branch}
+    order = {**there, branch: together(*names)} if names else there
+    return {**poolings, layer: dict(sorted(order.items(), key=lambda pair: pair[0] != "positive"))}
+
+
+def _possible(branch: str) -> list[str]:
+    """The names that a branch can be, with those that join an element."""
+    known = of_branch(branch)
+    return [named.name for named in (*known, *(JOINED[one.name] for one in known if one.name in JOINED))]
 
 
 def _alike(options: list[list[Option]]) -> list[tuple[Option, ...]]:

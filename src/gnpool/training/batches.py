@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import math
@@ -196,6 +197,34 @@ class Batches:
             batch_size=len(graphs),
             max_nodes=self.max_nodes,
         )
+
+    def select(self, graphs: Tensor) -> Batches:
+        """The batches of the given graphs alone, with the same options."""
+        part = copy.copy(self)
+        vars(part).pop("paddings", None)  # those of all graphs
+        nodes, edges = self.nodes[graphs], self.edges[graphs]
+        rows = {"node": _ranges(self.first_node[graphs], nodes), "edge": _ranges(self.first_edge[graphs], edges)}
+        rows["graph"] = graphs
+        part.values = {
+            name: self.values[name].index_select(_edge_dim(name), rows[level]) for name, level in self.levels.items()
+        }
+        part.count, part.nodes, part.edges = len(graphs), nodes, edges
+        part.first_node, part.first_edge = _starts(nodes), _starts(edges)
+        return part
+
+    def joined(self, other: Batches) -> Batches:
+        """The graphs of both, with the options of this one. Both must have the same tensors."""
+        if self.levels != other.levels:
+            raise ValueError(f"Batches: both must have the same tensors, got {self.levels} and {other.levels}")
+        both = copy.copy(self)
+        vars(both).pop("paddings", None)
+        both.values = {
+            name: torch.cat([self.values[name], other.values[name]], dim=_edge_dim(name)) for name in self.levels
+        }
+        both.count, both.max_nodes = self.count + other.count, max(self.max_nodes, other.max_nodes)
+        both.nodes, both.edges = torch.cat([self.nodes, other.nodes]), torch.cat([self.edges, other.edges])
+        both.first_node, both.first_edge = _starts(both.nodes), _starts(both.edges)
+        return both
 
     def describe(self) -> dict[str, Any]:
         """What makes these batches: the options, and a checksum of the data."""

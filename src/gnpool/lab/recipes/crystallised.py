@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gnpool.insight import Crystal, Trial, crystallize
-from gnpool.insight.crystallize import EXACT, FRESH, SETTINGS
+from gnpool.insight.crystallize import FRESH, SETTINGS
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import STAR, Exam, Recipe
 from gnpool.lab.recipes.training import CRITERIA, chosen_models
@@ -22,9 +22,10 @@ from gnpool.store import Record
 from gnpool.tasks import Task
 from gnpool.training.machine import describe_machine
 
-SMOKE: dict[str, Any] = {"epochs": 1, "trials": 2, "finalists": 1}  # options of crystallize
+SMOKE: dict[str, Any] = {"epochs": 1, "trials": 1}  # options of crystallize
 # Of node tasks: their steps take ten times as long, and no refit is exact after a few of them; so fewer, longer ones.
-NODE: dict[str, Any] = {"trials": 12, "finalists": 3, "settings": SETTINGS[1:], "graphs": None}
+NODE: dict[str, Any] = {"trials": 12, "settings": SETTINGS[1:], "graphs": None}
+EARLIER_EXACT = 1e-3  # of the loss of the model as given: what earlier methods took for exact
 NODE_EPOCHS = 1 / 3  # of those that the learned models had
 
 
@@ -57,7 +58,8 @@ def crystallise(
     node = recipe.spec.level == "node"
     device = device if node else torch.device("cpu")
     longer = {**NODE, "epochs": node_epochs(preset, recipe.spec)}
-    options = {**(longer if node else {}), **(SMOKE if preset.name == "smoke" else {}), "device": device}
+    options = {**(longer if node else {}), **(SMOKE if preset.name == "smoke" else {})}
+    options |= {"device": device, "final_validation": False}  # the other models have not learned from it either
     clock, loss = Stopwatch(checkpoint), recipe.spec.loss
     check = clock.around(check)
     train, validation = recipe.batches("train", preset), recipe.batches("val", preset)
@@ -88,7 +90,8 @@ def validation_of(crystallised: Record) -> float:
         loss = next((trial["loss"] for trial in tried if trial["text"] == crystal["text"]), None)
         if loss is None:
             return math.inf
-        losses.append(0.0 if loss <= EXACT * abs(tried[0]["loss"] or 0.0) else loss)
+        exact = crystal.get("rounding", EARLIER_EXACT * abs(tried[0]["loss"] or 0.0))
+        losses.append(0.0 if loss <= exact else loss)
     return math.fsum(losses) / len(losses)
 
 
@@ -116,7 +119,10 @@ def _describe(seed: int, found: Crystal) -> dict[str, Any]:
         "poolings": found.choice.poolings,
         "biases": found.choice.biases,
         "reason": found.reason,
-        "text": found.choice.describe(),
+        "text": found.choice.describe(weights=True),
+        "rounding": found.rounding,
+        "steps": found.steps,
+        "judged": found.judged,
         "tried": [_trial(trial) for trial in found.tried],
         "reading": [dataclasses.asdict(branch) for branch in found.reading.branches],
     }
@@ -124,4 +130,4 @@ def _describe(seed: int, found: Crystal) -> dict[str, Any]:
 
 def _trial(trial: Trial) -> dict[str, Any]:
     loss = trial.loss if math.isfinite(trial.loss) else None
-    return {"text": trial.describe(), "stage": trial.stage, "loss": loss, "failed": trial.failed}
+    return {"text": trial.describe(weights=True), "stage": trial.stage, "loss": loss, "failed": trial.failed}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from gnpool.lab.recipes.crystallised import crystallised, validation_of
 from gnpool.lab.recipes.presets import Preset
-from gnpool.lab.recipes.recipe import Exam, Recipe
+from gnpool.lab.recipes.recipe import METHODS, Exam, Recipe
 from gnpool.lab.running.job import Key
 from gnpool.lab.table import SEARCHES
 from gnpool.models.networks.parts import FORMS
@@ -84,11 +84,20 @@ def trained(recipe: Recipe, store: Store, preset: Preset, searches: Sequence[str
     found = []
     for candidate in candidates(recipe, preset):
         search = stored_search(candidate, store, preset, searches)
+        candidate = as_stored(candidate, store, preset, search)
         key = candidate.key(preset, search)
         record = store.get(key)
         if record is not None:
             found.append(StoredModels(candidate, key, search, record))
     return found
+
+
+def as_stored(recipe: Recipe, store: Store | None, preset: Preset, search: str) -> Recipe:
+    """The recipe by the newest way of crystallising of which the store has the models; where it has none, as it is."""
+    if store is not None and recipe.crystallised:
+        ways = [replace(recipe, method=method) for method in METHODS]
+        return next((one for one in ways if one.key(preset, search) in store), recipe)
+    return recipe
 
 
 def chosen(found: Sequence[StoredModels], criterion: str = "loss") -> StoredModels:

@@ -24,10 +24,9 @@ BATCH_SIZE = 16
 EVALUATION_BATCH = 125  # of validation and test: affects the time only
 EVALUATION_PAIRS = 1_250_000  # pairs of nodes in a test batch, for models that hold dense matrices of large graphs
 STAR = "*"  # behind the name of a crystallised model
-# Counts the ways of crystallising: a new one does not take the results of an old one for its own. The second tries one
-# pooling from fresh weights in stacks of layers. Of the two tasks that have them, bfs is exact before it comes to that
-# (paper preset), so what is stored of it stands.
-CRYSTAL_METHOD = {"shortest": 2}  # others: 1
+# The ways of crystallising, newest first: a new one does not take the results of an old one for its own. The record was
+# made with the first and the second, which differ in stacks of layers alone (docs/protocol.md); what is stored stands.
+METHODS = (3, 2, 1)
 
 NETWORKS = {
     "graph": GraphNet,
@@ -54,6 +53,7 @@ class Recipe:
         batch_size (int, optional): Graphs or sets of a batch.
         crystallised (bool, optional): Whether this stands for the chosen models with their poolings made exact; see
             :func:`~gnpool.lab.recipes.crystallised.crystallised`.
+        method (int, optional): The way of crystallising. (default: the newest)
     """
 
     task: str
@@ -65,11 +65,14 @@ class Recipe:
     reading: str | None = None
     batch_size: int = BATCH_SIZE
     crystallised: bool = False
+    method: int = METHODS[0]
 
     @property
     def base(self) -> Recipe:
         """What has to be trained: of crystallised models the learned ones."""
-        return replace(self, model=self.model.removesuffix(STAR), crystallised=False) if self.crystallised else self
+        if not self.crystallised:
+            return self
+        return replace(self, model=self.model.removesuffix(STAR), crystallised=False, method=METHODS[0])
 
     @property
     def spec(self) -> Task:
@@ -94,7 +97,7 @@ class Recipe:
         """Its name in the store. The digest covers everything that a result depends on."""
         if self.crystallised:
             trained = self.base.key(preset, search)
-            return {**trained, "table": "crystal", "model": self.model, "method": CRYSTAL_METHOD.get(self.task, 1)}
+            return {**trained, "table": "crystal", "model": self.model, "method": self.method}
         content = {
             "variants": [dict(variant) for variant in self.variants],
             "settings": [setting.to_dict() for setting in preset.settings(self.space)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,9 +11,9 @@ import torch
 
 from gnpool.lab.paper import paper_tables
 from gnpool.lab.recipes.cost import cost_of, training_megabytes
-from gnpool.lab.recipes.forms import candidates, stored_search
+from gnpool.lab.recipes.forms import as_stored, candidates, stored_search
 from gnpool.lab.recipes.jobs import RecipeJob
-from gnpool.lab.recipes.presets import preset_of
+from gnpool.lab.recipes.presets import Preset, preset_of
 from gnpool.lab.recipes.recipe import Exam, Recipe
 from gnpool.lab.recipes.results import table_results
 from gnpool.lab.running.job import Key
@@ -64,7 +65,7 @@ class Table(AnyTable):
             (str(cell.exam.given), cell.exam.key(one.key(preset, search), preset, one.spec))
             for cell in self.cells
             if cell.exam.given is not None and scope.test
-            for one in candidates(cell.recipe, preset)
+            for one in _stored(cell.recipe, store, preset, search)
             if scope.train or one.base.key(preset, search) in store
         ]
         return {name for name, key in exams if key not in store}
@@ -73,7 +74,7 @@ class Table(AnyTable):
         """Every recipe, in both forms where there are two, with all exams that any cell asks for."""
         preset, (search, *_) = preset_of(scope), scope.searches
         found = [
-            RecipeJob(recipe, (cell.exam,), preset, search)
+            RecipeJob(as_stored(recipe, store, preset, search), (cell.exam,), preset, search)
             if scope.test
             else RecipeJob(recipe.base, (), preset, search)
             for cell in self.cells
@@ -89,12 +90,13 @@ class Table(AnyTable):
         for cell in self.cells:
             for recipe in candidates(cell.recipe, preset):
                 search = stored_search(recipe, store, preset, scope.searches)
-                key = recipe.key(preset, search)
+                key = as_stored(recipe, store, preset, search).key(preset, search)
                 yield from (recipe.base.key(preset, search), key, cell.exam.key(key, preset, recipe.spec))
 
     def estimate(self, scope: Scope, store: Store | None, machine: Machine) -> Estimate:
-        wanted = [(cell.exam, candidates(cell.recipe, preset_of(scope))) for cell in self.cells]
-        every = [one for recipe in self.recipes for one in candidates(recipe, preset_of(scope))]
+        known = functools.partial(_stored, store=store, preset=preset_of(scope), search=scope.searches[0])
+        wanted = [(cell.exam, known(cell.recipe)) for cell in self.cells]
+        every = [one for recipe in self.recipes for one in known(recipe)]
         return cost_of(every, wanted, scope, store, machine)
 
     def together(self, tables: Sequence[Table]) -> list[AnyTable]:
@@ -122,3 +124,8 @@ def published_table(name: str, cells: Iterator[Cell]) -> Table:
     published = paper_tables()[name]
     metric = published["metric"] if "row" not in published["metric"] else "MAPE, for shortest MAE"
     return Table(name, published["title"], metric, tuple(cells))
+
+
+def _stored(recipe: Recipe, store: Store | None, preset: Preset, search: str) -> list[Recipe]:
+    """The candidates of a recipe, crystallised as the store has them."""
+    return [as_stored(one, store, preset, search) for one in candidates(recipe, preset)]

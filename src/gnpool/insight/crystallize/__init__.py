@@ -1,0 +1,7 @@
+"""Learned poolings replaced by exact ones: proposals, looks, refits, and the one criterion that chooses."""
+
+from gnpool.insight.crystallize.replace import replaced
+from gnpool.insight.crystallize.search import READ_GRAPHS, SETTINGS, crystallize
+from gnpool.insight.crystallize.trial import FRESH, Crystal, Trial
+
+__all__ = ["FRESH", "READ_GRAPHS", "SETTINGS", "Crystal", "Trial", "crystallize", "replaced"]

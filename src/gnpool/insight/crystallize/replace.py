@@ -1,0 +1,104 @@
+"""Networks with exact poolings in place of learned ones, and the weights that they begin with."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnpool.insight.crystal import CrystalAggregation, names_in
+from gnpool.insight.probe import branches_of, gnp_layers
+from gnpool.insight.proposals import Poolings
+
+
+def replaced(model: torch.nn.Module, poolings: Poolings, biases: bool = True) -> torch.nn.Module:
+    """A copy of the model with exact poolings in the named layers, and perhaps without biases."""
+    model = copy.deepcopy(model)
+    layers = gnp_layers(model)
+    for path, names in poolings.items():
+        if not names:
+            continue
+        crystal = CrystalAggregation.from_gnp(layers[path], names)
+        if path == "":
+            model = crystal
+        else:
+            parent, _, attribute = path.rpartition(".")
+            setattr(model.get_submodule(parent), attribute, crystal)
+    if not biases:
+        for module in _with_bias(model):
+            module.register_parameter("bias", None)
+    return model
+
+
+def renewed(model: torch.nn.Module) -> torch.nn.Module:
+    """A copy with fresh weights, wherever a module knows how to make them; frozen ones stay."""
+    model = copy.deepcopy(model)
+    frozen = [(weight, weight.detach().clone()) for weight in model.parameters() if not weight.requires_grad]
+    for module in model.modules():
+        if callable(reset := getattr(module, "reset_parameters", None)):
+            reset()
+    with torch.no_grad():
+        for weight, value in frozen:
+            weight.copy_(value)
+    return model
+
+
+def inherited(model: torch.nn.Module, parent: torch.nn.Module) -> torch.nn.Module:
+    """The model with the weights of another that has other poolings, or biases where it has none.
+
+    Weights behind new poolings and biases that the other lacks are 0: to what is kept, nothing is added at first.
+    """
+    old, new = dict(parent.named_modules()), dict(model.named_modules())
+    known = parent.state_dict()
+    state = {name: known.get(name, torch.zeros_like(value)) for name, value in model.state_dict().items()}
+    for path, crystal in new.items():
+        if isinstance(crystal, CrystalAggregation) and crystal.mix is not None:
+            weight = torch.zeros_like(crystal.mix.weight)
+            before = old[path]
+            assert isinstance(before, CrystalAggregation)
+            assert before.mix is not None
+            there = _columns(before)
+            for part, columns in _columns(crystal).items():
+                if part in there:
+                    weight[:, columns] = before.mix.weight[:, there[part]]
+            state[f"{path}.mix.weight" if path else "mix.weight"] = weight.detach()
+    model.load_state_dict(state)
+    return model
+
+
+def _columns(crystal: CrystalAggregation) -> dict[tuple[int, int, str], slice]:
+    """The columns of the mixing layer that each part of a crystal feeds."""
+    found, first = {}, 0
+    parts: list[Any] = crystal.parts
+    for start, stop, name in parts:
+        found[start, stop, name] = slice(first, first + stop - start)
+        first += stop - start
+    return found
+
+
+def keeps_width(model: torch.nn.Module, poolings: Poolings) -> bool:
+    """Whether the layers give as many channels as before: without a mixing layer each branch has one pooling."""
+    layers = gnp_layers(model)
+    return all(
+        not names
+        or layers[path].mix is not None
+        or (len(names) == len(branches_of(layers[path])) and all(len(names_in(text)) == 1 for text in names.values()))
+        for path, names in poolings.items()
+    )
+
+
+def has_biases(model: torch.nn.Module) -> bool:
+    """Whether a linear layer has a bias."""
+    return bool(_with_bias(model))
+
+
+def is_trainable(model: torch.nn.Module) -> bool:
+    """Whether there is anything to refit."""
+    return any(parameter.requires_grad for parameter in model.parameters())
+
+
+def _with_bias(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """The linear layers that have a bias, torch's and PyG's."""
+    return [m for m in model.modules() if type(m).__name__ == "Linear" and isinstance(m.bias, Tensor)]

@@ -1,0 +1,308 @@
+r"""``crystallize``: from "about the sum" to the sum, where the data agree."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from gnpool.insight.crystallize.judge import Judge
+from gnpool.insight.crystallize.refit import Refits
+from gnpool.insight.crystallize.replace import has_biases, is_trainable, keeps_width, replaced
+from gnpool.insight.crystallize.split import everything, first, split_by_size
+from gnpool.insight.crystallize.trial import Crystal, Trial
+from gnpool.insight.probe import branches_of, gnp_layers
+from gnpool.insight.proposals import combinations, is_part, neighbours
+from gnpool.insight.reading import Reading, read
+from gnpool.training import Batches, Setting, seeded
+from gnpool.training.program import Forward, Loss, by_name
+
+READ_GRAPHS = 200  # validation graphs that the reading looks at
+SETTINGS = (  # the first one alone for looks
+    Setting(lr=1e-2, lr_p=3e-2, optimizer="adam"),
+    Setting(lr=3e-3, lr_p=3e-2, optimizer="adam"),
+    Setting(lr=1e-3, lr_p=1e-2, optimizer="adam"),
+)
+FIRST = (64, 128)  # steps of the looks at all that is proposed
+MOVES, MOVE_STEPS, PARENTS = 2, 64, 4  # rounds of looks at the neighbours of the best, steps of each, and how many best
+NEIGHBOURS = 2  # in one round at most, times the combinations that were proposed
+HALVING = ((12, 128), (6, 256))  # poolings that go on, and the steps of their looks
+FINALISTS = 3  # poolings that are refitted under all settings
+APPEALS = 4  # how often what is simpler than the choice is refitted from its weights, at most
+
+
+def crystallize(
+    model: torch.nn.Module,
+    train: Batches | Sequence[Data],
+    validation: Batches | Sequence[Data],
+    loss: Loss,
+    *,
+    forward: Forward | None = None,
+    settings: Sequence[Setting] = SETTINGS,
+    epochs: int = 20,
+    graphs: int | None = 1000,
+    batch_size: int = 16,
+    trials: int = 16,
+    final_validation: bool = True,
+    device: str | torch.device = "cpu",
+    checkpoint: str | Path | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+    check: Callable[[], None] | None = None,
+) -> Crystal:
+    r"""Replaces learned poolings by exact ones, refits the rest, and lets held-out graphs decide.
+
+    The reading of the model (:func:`read`, on validation data) proposes named poolings for each GNP layer. Combinations
+    of them are tried by successive halving: with the biases of all linear layers and without, from the learned weights
+    and from fresh ones. Many get a short look, the better ones longer looks, and the best of them, with a second
+    pooling or another one in some place. The finalists, and the model with its learned GNP, are refitted under all
+    settings. One trial *beats* another if under every setting its loss is lower by more than two standard errors of the
+    difference, graph by graph, and by more than rounding. **The simplest trial that no other beats is chosen.** If that
+    is the learned GNP, the model stays as it was given.
+
+    Where sizes differ, the search refits on the smaller half of the training graphs and judges on all larger graphs
+    that it is given: a pooling that fits one size by chance does not fit the next. The chosen form is then refitted on
+    training and validation graphs together. Test data is never seen.
+
+    Args:
+        model (torch.nn.Module): A trained model with GNP layers; it is not changed.
+        train (Batches or Sequence[Data]): The data it was trained with.
+        validation (Batches or Sequence[Data]): The data it was selected with.
+        loss (callable): ``loss(prediction, batch)``, as in :func:`fit_many`.
+        forward (callable, optional): How to call the model, as in :func:`fit_many`.
+        settings (Sequence[Setting], optional): What finalists are refitted with; looks take the first one alone.
+        epochs (int, optional): How long finalists are refitted, and looks at most. (default: ``20``)
+        graphs (int, optional): Training graphs to refit with at most, the first ones; ``None``: all.
+            (default: ``1000``)
+        batch_size (int, optional): For data given as graphs. (default: ``16``)
+        trials (int, optional): The budget: combinations to begin with, nearest first. Each costs about 1,000 steps of
+            looks at most, and the finalists about 40 times ``epochs`` passes over the data; ``Crystal.steps`` says what
+            was spent. (default: ``16``)
+        final_validation (bool, optional): Whether the chosen form is refitted on validation graphs as well; ``False``
+            leaves them for a comparison with other models. (default: ``True``)
+        device (str or torch.device, optional): Where to refit.
+        checkpoint (str or Path, optional): A folder. Every refit saves its state there about twice a minute, when it
+            is interrupted and when it ends, and goes on from what it finds: the result is the same as without
+            interruption. States of another model are left alone.
+        progress (callable, optional): Called with the number of the trial, how many there are at most, and its
+            description.
+        check (callable, optional): Called before every trial and every step of a refit, from any thread; what it
+            raises ends the search as Ctrl-C does.
+
+    Returns:
+        Crystal: The chosen model (in evaluation mode, on the CPU), what was tried and why it was chosen.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool import GNPAggregation, crystallize
+        >>> class Net(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.pool = GNPAggregation(1, size=1.0)
+        ...         torch.nn.init.ones_(self.pool.mix.weight)
+        ...         self.pool.p, self.pool.growth = 1.02, 0.97  # as if trained: near the sum, (1, 1)
+        ...
+        ...     def forward(self, x, ptr):
+        ...         return self.pool(x, ptr=ptr)
+        >>> _ = torch.manual_seed(0)
+        >>> sets = [Data(x=torch.rand(n, 1)) for n in range(3, 9) for _ in range(8)]
+        >>> for one in sets:
+        ...     one.y = one.x.sum().view(1, 1)
+        >>> squared = lambda prediction, batch: (prediction - batch.y).square()
+        >>> crystal = crystallize(Net(), sets[::2], sets[1::2], squared, epochs=5, trials=4)
+        >>> crystal.choice.describe()
+        'pool: sum'
+        >>> print(f"{crystal.model(torch.ones(1000, 1), torch.tensor([0, 1000])).item():.0f}")
+        1000
+    """
+    train = train if isinstance(train, Batches) else Batches(train, batch_size)
+    validation = validation if isinstance(validation, Batches) else Batches(validation, batch_size, seed=None)
+    train = first(train, graphs)
+    train = train.select(torch.arange(train.count, device="cpu"))
+    model = copy.deepcopy(model).cpu().eval()
+    call = by_name(model) if forward is None else forward
+    reading = read(model, validation.cut(torch.arange(min(READ_GRAPHS, validation.count), device="cpu")), forward=call)
+    data = split_by_size(train, validation)
+    judge = Judge(copy.deepcopy(model), data.judging, loss, call, device)
+    passes = math.ceil(epochs * len(train) / len(data.refitted))  # as many steps on a part of the graphs as on all
+    refits = Refits(model, data.refitted, judge, loss, call, settings, passes, device, checkpoint, check)
+    search = _Search(refits, proposed(model, reading, trials), progress)
+    given = Trial({path: {} for path in reading.layers}, True, "given", judge.mean(judge.given).item())
+    finalists = search.looks()
+    refitted = search.finals([*finalists, replace(given, stage="refitted")])
+    choice, reason = judge.choose(refitted)
+    state = {} if choice.learned else _finished(refits, choice, train, validation, final_validation)
+    if state is None:
+        choice, reason = given, f"{choice.describe()} is beaten by the model as given on validation graphs ({reason})"
+    elif choice.learned:
+        choice, reason = given, f"no named pooling is as good ({reason}); the model stays as it was given"
+    chosen = seeded(functools.partial(replaced, model, choice.poolings, choice.biases), 0)
+    if state:
+        chosen.load_state_dict(state)
+    done = {(trial.combination, trial.fresh) for trial in refitted}
+    rest = [trial for trial in search.seen.values() if (trial.combination, trial.fresh) not in done]
+    tried = (given, *refitted, *sorted(rest, key=lambda trial: trial.loss))
+    return Crystal(chosen.cpu().eval(), tried, choice, reason, reading, data.words, judge.constant, refits.steps)
+
+
+def _finished(
+    refits: Refits, choice: Trial, train: Batches, validation: Batches, final_validation: bool
+) -> dict[str, Tensor] | None:
+    """The weights of the chosen form; None if the model as given, which knows the same graphs, beats it."""
+    choice = refits.finish(choice, "train", train)
+    plain = Judge(copy.deepcopy(refits.model), validation, refits.loss, refits.call, refits.device)
+    given = replace(choice, losses=plain.given[None])
+    named = replace(choice, losses=plain.losses(refits.made(choice))[None])
+    if plain.beats(given, named):
+        return None
+    return refits.finish(choice, "all", everything(train, validation)).state if final_validation else choice.state
+
+
+def proposed(model: torch.nn.Module, reading: Reading, trials: int) -> list[Trial]:
+    """The nearest combinations, with biases and without, from learned weights and from fresh ones."""
+    nearest = itertools.islice(filter(functools.partial(keeps_width, model), combinations(reading)), trials)
+    return [
+        Trial(poolings, biases, "screened", fresh=fresh)
+        for poolings in nearest
+        for biases in ((True, False) if has_biases(model) else (True,))
+        for fresh in ((False, True) if is_trainable(replaced(model, poolings, biases)) else (False,))
+    ]
+
+
+class _Search:
+    """Looks at what is proposed, longer ones at what is ahead and at its neighbours, and refits of what passes them."""
+
+    def __init__(self, refits: Refits, wanted: list[Trial], progress: Callable[[int, int, str], None] | None) -> None:
+        self.refits, self.judge, self.wanted, self.progress = refits, refits.judge, wanted, progress
+        self.seen: dict[object, Trial] = {}  # by combination and weights, as far as each came
+        self.number = 0
+        layers = gnp_layers(refits.model)
+        self.branches = {path: [part.name for part in branches_of(layer)] for path, layer in layers.items()}
+        combined = len({trial.combination for trial in wanted})
+        later = sum(2 * count for count, _ in HALVING) + 2 * FINALISTS + 1 + 3 * APPEALS
+        self.most = NEIGHBOURS * len({repr(trial.poolings) for trial in wanted})
+        self.total = len(wanted) + combined + 2 * FINALISTS + MOVES * (2 * PARENTS + self.most) + 2 * later
+
+    def looks(self) -> list[Trial]:
+        """What passes the looks: the best poolings and what is simpler in them, each with biases and without."""
+        arms = self._look("first", FIRST[0], self.wanted)
+        arms = self._look("second", FIRST[1], best_arms(arms))  # none is lost for the weights that one arm began with
+        long = self._look("long", self.refits.whole, self._with_both_biases(nearest(arms, FINALISTS)))
+        arms = latest([*arms, *long])
+        for number in range(MOVES):
+            parents = nearest(arms, PARENTS)
+            moved = self._look(f"move{number}", MOVE_STEPS, [*parents, *self._children(parents)])
+            arms = latest([*arms, *moved])
+        for number, (count, steps) in enumerate(HALVING):
+            arms = self._look(f"halving{number}", steps, self._with_simpler(nearest(arms, count), arms))
+        return self._with_both_biases(self._with_simpler(nearest(arms, FINALISTS), arms))
+
+    def finals(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Refits under all settings, simplest first; what is less simple than an exact one need not be refitted.
+
+        What is not simple may be ahead for learning faster alone. So what is one step simpler than the choice is
+        refitted from the weights of the choice too, until that changes nothing.
+        """
+        found: list[Trial] = []
+        before = 0
+        for trial in sorted(trials, key=lambda trial: trial.complexity):
+            if not self._needless(trial, found):
+                found.append(self._refit(trial, 0))
+        for number in range(APPEALS):
+            choice, _ = self.judge.choose(found)
+            if number and choice in found[:before]:
+                break
+            before = len(found)
+            found += [
+                self._refit(self.refits.child(simpler, choice), number + 1) for simpler in self._simplified(choice)
+            ]
+        return found
+
+    def _simplified(self, choice: Trial) -> list[Trial]:
+        """The trials that are one step simpler: with one pooling less, or without biases."""
+        fewer = [one for one in neighbours(choice.poolings, self.branches) if is_part(one, choice.poolings)]
+        found = [replace(choice, poolings=one, state={}) for one in fewer if keeps_width(self.refits.model, one)]
+        if choice.biases and not choice.learned and has_biases(self.refits.model):
+            found.append(replace(choice, biases=False, state={}))
+        return found
+
+    def _refit(self, trial: Trial, number: int) -> Trial:
+        self._tell(trial)
+        return self.refits.refit(trial, number)
+
+    def _with_simpler(self, best: Sequence[Trial], arms: Sequence[Trial]) -> list[Trial]:
+        """The best, and with each the best one with fewer poolings inside it: more poolings often learn faster."""
+        found = list(best)
+        for trial in best:
+            inside = [one for one in arms if one.biases == trial.biases and one.poolings != trial.poolings
+                      and is_part(one.poolings, trial.poolings)]  # fmt: skip
+            simpler = min(inside, key=lambda one: one.loss, default=trial)
+            if all(simpler.combination != one.combination for one in found):
+                found.append(simpler)
+        return found
+
+    def _look(self, name: str, steps: int, arms: Sequence[Trial]) -> list[Trial]:
+        found: list[Trial] = []
+        for trial in sorted(arms, key=lambda trial: trial.complexity):
+            if not self._needless(trial, found):
+                self._tell(trial)
+                found.append(self.refits.look(trial, name, steps))
+                self.seen[trial.combination, trial.fresh] = found[-1]
+        return found
+
+    def _needless(self, trial: Trial, found: Sequence[Trial]) -> bool:
+        """Whether a simpler trial is exact already: this one could not be chosen."""
+        exact = [one for one in (*found, *self.seen.values()) if self.judge.perfect(one)]
+        return any(one.complexity < trial.complexity for one in exact)
+
+    def _children(self, arms: Sequence[Trial]) -> list[Trial]:
+        """The neighbours of the arms that were not tried yet, those of the best one first."""
+        found: list[Trial] = []
+        known = {repr(trial.poolings) for trial in self.seen.values()}
+        for parent in sorted(arms, key=lambda trial: trial.loss):
+            for poolings in neighbours(parent.poolings, self.branches):
+                if len(found) < self.most and repr(poolings) not in known and keeps_width(self.refits.model, poolings):
+                    known.add(repr(poolings))
+                    found.append(self.refits.child(replace(parent, poolings=poolings, state={}), parent))
+        return found
+
+    def _with_both_biases(self, arms: Sequence[Trial]) -> list[Trial]:
+        """The arms, and beside each the same with biases or without, if none of them is that."""
+        found = list(arms)
+        for trial in arms if has_biases(self.refits.model) else ():
+            other = replace(trial, biases=not trial.biases, state={})
+            if all(other.combination != one.combination for one in found):
+                found.append(self.refits.child(other, trial))
+        return found
+
+    def _tell(self, trial: Trial) -> None:
+        if self.progress is not None:
+            self.progress(min(self.number, self.total), self.total, trial.describe(weights=True))
+        self.number += 1
+
+
+def best_arms(arms: Sequence[Trial]) -> list[Trial]:
+    """Of each combination of poolings the arm with the lowest loss."""
+    best: dict[str, Trial] = {}
+    for trial in sorted(arms, key=lambda trial: trial.loss):
+        best.setdefault(repr(trial.poolings), trial)
+    return list(best.values())
+
+
+def latest(arms: Sequence[Trial]) -> list[Trial]:
+    """Each combination as it came last."""
+    return list({trial.combination: trial for trial in arms}.values())
+
+
+def nearest(arms: Sequence[Trial], count: int) -> list[Trial]:
+    """The arms of the ``count`` poolings with the lowest losses."""
+    names = list(dict.fromkeys(repr(trial.poolings) for trial in sorted(arms, key=lambda trial: trial.loss)))
+    return [trial for trial in arms if repr(trial.poolings) in names[:count] and trial.loss < math.inf]
