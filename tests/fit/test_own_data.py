@@ -20,7 +20,7 @@ from gnpool.fit.edges import with_edge_sums
 from gnpool.fit.measures import METRICS, of_classes, of_several, shown
 from gnpool.fit.networks import deeper, frames
 from gnpool.fit.problem import Problem
-from gnpool.fit.result import check_same_data, model_extra, result_dict, write_result
+from gnpool.fit.result import check_same_data, model_extra, result_dict, table_rows, write_result
 from gnpool.fit.split import make_split, split_table
 
 QUICK = {"epochs": 2, "seeds": 1}
@@ -253,7 +253,25 @@ def test_nodes_of_one_graph_by_their_masks() -> None:
         every = entry.model(batch.x, batch.edge_index).flatten().double() * study.problem.scale
     expected = (every[split.larger] - data.y[split.larger]).abs().numpy()
     np.testing.assert_allclose(entry.errors["larger"], expected, rtol=1e-4, atol=1e-6)
-    assert "neighbours" in str(answer(study))
+    found = answer(study)
+    assert found.law == "y = max_u(x0_u)"
+    assert "neighbours, the largest size that was tried" in str(found)
+    assert study.findings[0].largest == degrees.max()
+    assert study.findings[0].trusted_size == 16 * degrees.max()
+
+
+def test_noise_at_the_nodes_of_one_graph() -> None:
+    data = one_graph()
+    data.y = torch.rand(400, generator=torch.Generator().manual_seed(1))
+    study = run_study(read_graphs(data, "node"), Options(**QUICK))
+    found = answer(study)
+    assert (found.learned, found.law, found.poolings, found.verdict) == (False, None, None, "not compared")
+    assert study.findings[0].verdict == "nothing"
+    result = result_dict(study, found)
+    assert not result["answer"]["learned"]
+    assert result["answer"]["poolings"] is None
+    assert [row[0] for row in table_rows(result) if "(saved)" in row[0]]
+    assert not [row[0] for row in table_rows(result) if "<-" in row[0]]
 
 
 def test_nodes_of_one_graph_by_their_degrees() -> None:
@@ -322,13 +340,9 @@ def test_frames() -> None:
 
 def test_a_fit_of_other_data_stays(three: Study, tmp_path: Path) -> None:
     table, out = from_list(sets(120)), tmp_path / "out"
-    check_same_data(out, table, force=False)
+    check_same_data(out, table)
     write_result(out, three, answer(three))
-    check_same_data(out, table, force=False)
-    other = from_list(sets(120, seed=1))
-    with pytest.raises(
-        DataError, match="it holds a fit of other data; choose another folder, or replace it by --force"
-    ):
-        check_same_data(out, other, force=False)
-    check_same_data(out, other, force=True)
+    check_same_data(out, table)
+    with pytest.raises(DataError, match="a fit of other data is there; choose another --out, or replace it with --fo"):
+        check_same_data(out, from_list(sets(120, seed=1)))
     assert model_extra(three)["trained_on"]["graphs"] == len(three.split.train)
