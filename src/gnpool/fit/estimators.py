@@ -164,8 +164,7 @@ class GNPRegressor(_Estimator):
         seeds (int, optional): Networks of each kind. (default: 3, or 1 for much data)
         seed (int, optional): Of the split, and the first of the networks. (default: ``0``)
         device (str, optional): Where to train. (default: ``"cpu"``)
-        metric (str, optional): What the answer reports first, such as ``"mae"``; see :data:`gnpool.fit.measures.METRICS`.
-            (default: ``"error"``)
+        metric (str, optional): What the answer reports first, such as ``"mae"``. (default: ``"error"``)
         train_up_to (int, optional): Train on graphs of at most so many nodes. (default: chosen from the data)
         test_from (int, optional): Test on graphs of at least so many nodes. (default: all larger ones)
         dropout (float, optional): Dropout of the deeper networks. (default: ``0.0``)
@@ -223,8 +222,7 @@ class GNPClassifier(_Estimator):
         seeds (int, optional): Networks of each kind. (default: 3, or 1 for much data)
         seed (int, optional): Of the split, and the first of the networks. (default: ``0``)
         device (str, optional): Where to train. (default: ``"cpu"``)
-        metric (str, optional): What the answer reports first, such as ``"balanced-accuracy"``; see :data:`gnpool.fit.measures.METRICS`.
-            (default: ``"error"``)
+        metric (str, optional): What the answer reports first, such as ``"balanced-accuracy"``. (default: ``"error"``)
         train_up_to (int, optional): Train on graphs of at most so many nodes. (default: chosen from the data)
         test_from (int, optional): Test on graphs of at least so many nodes. (default: all larger ones)
         dropout (float, optional): Dropout of the deeper networks. (default: ``0.0``)
