@@ -393,7 +393,7 @@ def test_estimators_take_several_targets_and_options() -> None:
     assert int(model.study.sizes("larger").min()) == 8
     with pytest.raises(ValueError, match="it was fitted to 2 targets, and here are 1"):
         model.score(data, y[:, 0])
-    with pytest.raises(DataError, match="a classification has one target, got 2"):
+    with pytest.raises(DataError, match="several targets must be numbers, and a classification has one; got 2"):
         GNPClassifier(epochs=1).fit(data, y)
     with pytest.raises(ValueError, match="'metric' 'mcc' is one of classification, and this is a regression"):
         GNPRegressor(metric="mcc").fit(data, y)

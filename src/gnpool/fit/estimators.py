@@ -298,7 +298,7 @@ class GNPClassifier(_Estimator):
 
     def _learn(self, targets: NDArray[Any]) -> Column:
         if targets.ndim == 2:
-            raise DataError(f"a classification has one target, got {targets.shape[1]}")
+            raise DataError(f"several targets must be numbers, and a classification has one; got {targets.shape[1]}")
         missing = next((k for k, label in enumerate(targets.tolist()) if label is None or label != label), None)
         if missing is not None:
             raise DataError(f"the target is missing (item {missing}, from 0)", column="y")
