@@ -15,12 +15,12 @@ import torch
 from torch_geometric.data import Data
 
 from gnpool.data import Column, DataError, GraphTable, from_list, from_networkx, read_graphs
-from gnpool.fit import Options, Study, answer, load_predictor, pipeline, run_study
+from gnpool.fit import GNPClassifier, GNPRegressor, Options, Study, answer, load_predictor, pipeline, predict, run_study
 from gnpool.fit.edges import with_edge_sums
 from gnpool.fit.measures import METRICS, of_classes, of_several, shown
 from gnpool.fit.networks import deeper, frames
 from gnpool.fit.problem import Problem
-from gnpool.fit.result import check_same_data, model_extra, result_dict, write_result
+from gnpool.fit.result import check_same_data, model_extra, result_dict, table_rows, write_result
 from gnpool.fit.split import make_split, split_table
 
 QUICK = {"epochs": 2, "seeds": 1}
@@ -253,7 +253,25 @@ def test_nodes_of_one_graph_by_their_masks() -> None:
         every = entry.model(batch.x, batch.edge_index).flatten().double() * study.problem.scale
     expected = (every[split.larger] - data.y[split.larger]).abs().numpy()
     np.testing.assert_allclose(entry.errors["larger"], expected, rtol=1e-4, atol=1e-6)
-    assert "neighbours" in str(answer(study))
+    found = answer(study)
+    assert found.law == "y = max_u(x0_u)"
+    assert "neighbours, the largest size that was tried" in str(found)
+    assert study.findings[0].largest == degrees.max()
+    assert study.findings[0].trusted_size == 16 * degrees.max()
+
+
+def test_noise_at_the_nodes_of_one_graph() -> None:
+    data = one_graph()
+    data.y = torch.rand(400, generator=torch.Generator().manual_seed(1))
+    study = run_study(read_graphs(data, "node"), Options(**QUICK))
+    found = answer(study)
+    assert (found.learned, found.law, found.poolings, found.verdict) == (False, None, None, "not compared")
+    assert study.findings[0].verdict == "nothing"
+    result = result_dict(study, found)
+    assert not result["answer"]["learned"]
+    assert result["answer"]["poolings"] is None
+    assert [row[0] for row in table_rows(result) if "(saved)" in row[0]]
+    assert not [row[0] for row in table_rows(result) if "<-" in row[0]]
 
 
 def test_nodes_of_one_graph_by_their_degrees() -> None:
@@ -325,7 +343,57 @@ def test_a_fit_of_other_data_stays(three: Study, tmp_path: Path) -> None:
     check_same_data(out, table)
     write_result(out, three, answer(three))
     check_same_data(out, table)
-    other = from_list(sets(120, seed=1))
-    with pytest.raises(DataError, match="a fit of other data is there"):
-        check_same_data(out, other)
+    with pytest.raises(DataError, match="a fit of other data is there; choose another --out, or replace it with --fo"):
+        check_same_data(out, from_list(sets(120, seed=1)))
     assert model_extra(three)["trained_on"]["graphs"] == len(three.split.train)
+
+
+def test_prediction_in_parts_is_the_same(three: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_result(tmp_path / "out", three, answer(three))
+    predictor, table = load_predictor(tmp_path / "out"), from_list(sets(50, seed=3), labelled=False)
+    whole, _ = predictor.outputs(table)
+    rows = [row for part in predict.prediction_rows(predictor, table, whole) for row in part]
+    monkeypatch.setattr(predict, "PART_NODES", 40)
+    monkeypatch.setattr(predict, "ROWS", 7)
+    seen: list[float] = []
+    outputs, _ = predictor.outputs(table, "cpu", lambda text, done: seen.append(done))
+    np.testing.assert_allclose(outputs, whole, rtol=1e-12)
+    assert len(seen) > 3
+    assert seen == sorted(seen)
+    parts = predict._parts(table)
+    assert [first for first, _ in parts[1:]] == [stop for _, stop in parts[:-1]]
+    assert max(table.sizes[first:stop].sum() for first, stop in parts) <= 40
+    again = list(predict.prediction_rows(predictor, table, outputs))
+    assert [len(part) for part in again] == [7] * 7 + [1]
+    assert [row[:2] for part in again for row in part] == [row[:2] for row in rows]
+    assert predict.prediction_head(predictor.problem)[:3] == ["graph", "nodes", "prediction of y0"]
+
+
+def test_a_graph_larger_than_a_part_is_whole() -> None:
+    table = from_list([Data(x=torch.ones(n, 1)) for n in (1, 5, 1, 1)], labelled=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(predict, "PART_NODES", 3)
+        assert predict._parts(table) == [(0, 1), (1, 2), (2, 4)]
+
+
+def test_notes_of_parts_are_those_of_the_whole() -> None:
+    notes = ["3 nodes have a category of 'a' that was not seen in training", "columns are not used"]
+    assert predict._joined([*notes, *notes]) == ["6 " + notes[0][2:], notes[1]]
+
+
+def test_estimators_take_several_targets_and_options() -> None:
+    data = sets(120)
+    y = np.array([[float(one.x.sum()), float(one.x.max())] for one in data])
+    model = GNPRegressor(epochs=1, seeds=1, metric="r2", train_up_to=6, test_from=8).fit(data, y)
+    assert model.answer.law == "y0 = sum_i(x0_i); y1 = max_i(x0_i)"
+    assert model.predict(data).shape == (120, 2)
+    assert model.score(data, y) > 0.999
+    assert "R2 on test graphs" in str(model.answer)
+    assert int(model.study.sizes("train").max()) == 6
+    assert int(model.study.sizes("larger").min()) == 8
+    with pytest.raises(ValueError, match="it was fitted to 2 targets, and here are 1"):
+        model.score(data, y[:, 0])
+    with pytest.raises(DataError, match="several targets must be numbers, and a classification has one; got 2"):
+        GNPClassifier(epochs=1).fit(data, y)
+    with pytest.raises(ValueError, match="'metric' 'mcc' is one of classification, and this is a regression"):
+        GNPRegressor(metric="mcc").fit(data, y)

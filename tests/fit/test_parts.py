@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -223,19 +222,15 @@ HELP = {
 
 
 @pytest.mark.parametrize("verdict", HELP)
-def test_what_is_said_of_gnp_is_the_verdict(verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("gnpool.fit.answer")  # as an attribute of the package it is the function
-    monkeypatch.setattr(module, "show_error", lambda study, entry, part: f"{part} of {entry.label}")
+def test_what_is_said_of_gnp_is_the_verdict(verdict: str) -> None:
     gnp, fixed = (
-        Entry(label, poolings, torch.nn.Identity(), {}, np.zeros(1), {}, [])
-        for label, poolings in (("GNP", None), ("sum/max", ("sum", "max")))
+        Entry(label, poolings, torch.nn.Identity(), {}, np.zeros(1), {}, [], {"larger": {"error": error}})
+        for label, poolings, error in (("GNP", None, 0.25), ("sum/max", ("sum", "max"), 0.5))
     )
-    study: Any = SimpleNamespace(
-        split=SimpleNamespace(by="size", unit="graph"), options=SimpleNamespace(metric="error")
-    )
+    study: Any = SimpleNamespace(split=SimpleNamespace(by="size", unit="graph"), options=SimpleNamespace(metric="mcc"))
     text = _help(study, gnp, fixed, verdict)
     assert text.startswith(HELP[verdict])
-    assert text.endswith("error larger of GNP against larger of sum/max of sum/max on the larger graphs.")
+    assert text.endswith("error 25.0 % against 50.0 % of sum/max on the larger graphs.")
 
 
 def test_small_things() -> None:

@@ -38,7 +38,13 @@ def test_parameters_are_kept_and_set() -> None:
         "seeds": None,
         "seed": 0,
         "device": "cpu",
+        "metric": "error",
+        "train_up_to": None,
+        "test_from": None,
+        "dropout": 0.0,
+        "weight_decay": 0.0,
     }
+    assert GNPClassifier(class_weights="balanced").get_params()["class_weights"] == "balanced"
     assert vars(model) == model.get_params()
     assert model.set_params(epochs=5, seed=2) is model
     assert (model.epochs, model.seed, model.level) == (5, 2, "node")

@@ -19,7 +19,7 @@ from gnpool.insight import NAMES, CrystalAggregation, export_model
 from gnpool.insight.crystallize import replaced
 from gnpool.insight.networks import check_code
 from gnpool.insight.plain import functions, pooling_class, pooling_state
-from gnpool.models import GraphNet, NodeNet, SetNet
+from gnpool.models import DeepNet, GraphNet, NodeNet, SetNet
 
 ALONE = """
 import importlib.util
@@ -40,7 +40,7 @@ assert not any(name.startswith("gnpool.") for name in sys.modules)
 """
 
 
-def graphs(sizes, channels=1, seed=0, weights=False):
+def graphs(sizes, channels=1, seed=0, weights=False, features=0):
     generator = torch.Generator().manual_seed(seed)
     found = []
     for n in sizes:
@@ -48,6 +48,8 @@ def graphs(sizes, channels=1, seed=0, weights=False):
         data = Data(x=torch.rand(n, channels, generator=generator), edge_index=edges)
         if weights:
             data.edge_weight = torch.rand(3 * n, generator=generator)
+        if features:
+            data.edge_attr = torch.rand(3 * n, features, generator=generator)
         found.append(data)
     return Batch.from_data_list(found)
 
@@ -97,6 +99,17 @@ def growth_net():
     return model
 
 
+def deep_net():
+    """Layers with statistics of their own, as after a training, and features of edges."""
+    model = DeepNet(1, hidden=6, layers=2, residual=True, jumping="cat", dropout=0.5, edge_channels=3, head=4,
+                    train_eps=True, last_activation=False)  # fmt: skip
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if name.endswith(("running_mean", "running_var", "eps")):
+                value.add_(torch.rand(value.shape))
+    return model
+
+
 MODELS = {
     "crystallised": (crystal, {}, "harmonic_sum_pool"),
     "learned": (lambda: GraphNet(1, hidden=6), {}, "norm_pool"),
@@ -107,6 +120,12 @@ MODELS = {
     "nodes, GIN": (lambda: node_net(form="gin", eps=0.5), {"channels": 2, "weights": True}, "min_pool"),
     "nodes, GIN, no weights": (lambda: NodeNet(2, "max", form="gin", layers=2), {"channels": 2}, "max_pool"),
     "sets": (lambda: replaced(SetNet(1, hidden=6), {"pool": {"positive": "mean with a 0"}}), {}, "mean_with_a_0_pool"),
+    "deep": (deep_net, {"features": 3}, "power_mean_pool"),
+    "deep, nodes": (
+        lambda: DeepNet(1, "min", None, hidden=6, layers=2, norm="layer", jumping="max", out_channels=2),
+        {},
+        "min_pool",
+    ),
     "a user's": (Users, {}, "torch.ops.aten"),
     "a user's, by index": (Indexed, {}, "torch.ops.aten"),
 }

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from gnpool.report import answer_of, page, read_study
-from gnpool.report.fitted import fit_answer, fit_facts, fit_tables, fit_trainings
+from gnpool.report.fitted import fit_answer, fit_boxes, fit_facts, fit_tables, fit_trainings
+from gnpool.report.page.sizes import size_figures, size_lines
 from tests.report.browser import PROGRAM, Browser
 from tests.report.shared import EVIL
 
@@ -84,6 +85,44 @@ def test_errors_by_size() -> None:
     assert found["/GNP", "30"] is None
     assert found["/mean/sum", "100"]["mean"] == 200.0
     assert [cell["gnp"] for cell in table["cells"]] == [True] * 6 + [False] * 3
+
+
+def test_the_limit_of_training_is_drawn() -> None:
+    fit = {**FIT, "by_size": {**FIT["by_size"], "trained_up_to": 22}}
+    table = fit_tables(fit)[0]
+    assert (table["trained_up_to"], table["sizes_of"]) == (22.0, "nodes")
+    (figure,) = size_figures(size_lines(table), limit=table["trained_up_to"])
+    assert figure.count('class="limit"') == 1
+    assert "The largest size in training is 22." in figure
+    assert 'class="limit"' not in size_figures(size_lines(table), limit=500.0)[0]  # beyond the picture
+    random = {**fit, "split": {**FIT["split"], "by": "random"}}
+    assert "trained_up_to" not in fit_tables(random)[0]
+
+
+def test_boxes_beside_the_answer() -> None:
+    shares = {"train": {"a": 0.25, "b": 0.75}, "larger": {"a": 0.5, "b": 0.5}}
+    law = {"answer": {"text": "y", "model": "law"}, "law": {"trusted_size": 1600}}
+    sizes, classes = fit_boxes({**FIT, **law, "class_shares": shares})
+    assert sizes[2] == [
+        ["test, same sizes", "30", "8 to 22"],
+        ["test, larger", "40", "23 to 110"],
+        ["trusted", "", "up to 1,600"],
+    ]
+    assert classes[1:] == (
+        ["class", "training", "test, larger"],
+        [["a", "25.0 %", "50.0 %"], ["b", "75.0 %", "50.0 %"]],
+    )
+    of_nodes = {**FIT, "split": {**FIT["split"], "of": "nodes"}}
+    assert fit_boxes(of_nodes)[0][1] == ["part", "nodes", "neighbours"]
+    assert "larger: 40 nodes of 23 to 110 neighbours" in {cell["column"] for cell in fit_tables(of_nodes)[1]["cells"]}
+    for odd in ({}, {"split": 3, "class_shares": {"train": 1}}, {"split": {"train": {"graphs": "x"}}}):
+        assert fit_boxes(odd) == []
+
+
+def test_nothing_learned_is_saved_and_not_chosen() -> None:
+    fit = {**FIT, "answer": {"text": "Nothing was learned.", "learned": False}}
+    rows = {cell["row"] for cell in fit_tables(fit)[1]["cells"]}
+    assert "GNP* (sum/sum), saved" in rows
 
 
 def test_shares_of_a_classification() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gnpool.cli.inputs import Categorical, DeviceName, Directed, Ignore, Json, Model, output_file
+from gnpool.cli.inputs import Categorical, DeviceName, Directed, Ignore, Json, Model, output_file, progress
 from gnpool.cli.output import say, show_json
 
 EPILOG = "Example: gnpool predict my-fit new-graphs -o predictions.csv"
@@ -27,13 +29,14 @@ def predict(
 ) -> None:
     """Predict with a saved model.
 
-    The result is a line of CSV for each graph or node.
+    The result is a line of CSV for each graph or node. A bar shows how much is done. Beyond the data itself, memory is
+    needed for about a million nodes, or for the largest graph.
     """
     place = None if out is None else output_file(out)
     from gnpool.data import read_graphs
     from gnpool.engine import choose_device
     from gnpool.fit import load_predictor
-    from gnpool.fit.predict import as_csv, prediction_rows, write_file
+    from gnpool.fit.predict import csv_text, prediction_head, prediction_rows, write_parts
     from gnpool.fit.words import counted
 
     where = choose_device(device)
@@ -47,15 +50,22 @@ def predict(
         categorical=categorical or (),
         ignore=ignore or (),
     )
-    outputs, notes = predictor.outputs(table, where.type)
-    head, rows = prediction_rows(predictor, table, outputs)
+    with progress() as show:
+        outputs, notes = predictor.outputs(table, where.type, show)
+    head = prediction_head(predictor.problem)
+
+    def text() -> Iterator[str]:
+        return chain([csv_text([head])], map(csv_text, prediction_rows(predictor, table, outputs)))
+
     if place is not None:
-        write_file(place, as_csv(head, rows).encode())
+        write_parts(place, (part.encode() for part in text()))
     for note in [*table.notes, *notes]:
         typer.echo(f"Note: {note}", err=True)
     if json:
+        rows = chain.from_iterable(prediction_rows(predictor, table, outputs))
         show_json([dict(zip(head, row, strict=True)) for row in rows])
     elif out is None:
-        typer.echo(as_csv(head, rows), nl=False)
+        for part in text():
+            typer.echo(part, nl=False)
     else:
-        say(f"wrote {out}: {counted(len(rows), 'prediction')}")
+        say(f"wrote {out}: {counted(len(outputs), 'prediction')}")

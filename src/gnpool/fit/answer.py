@@ -14,6 +14,7 @@ from gnpool.fit.measures import METRICS, Metric, percent, shares, shown
 from gnpool.fit.networks import slots
 from gnpool.fit.study import LAW, Entry, Study
 from gnpool.fit.words import between
+from gnpool.training import Batch
 
 MARGIN = 0.2  # a simpler pooling may have a validation loss larger by this part
 EXACT = 1e-6  # or by this part of the loss of the best constant: what is below is as good as nothing
@@ -21,6 +22,8 @@ SMALL = 1e-3  # a difference in error of a thousandth helps nobody
 RESAMPLES = 1000
 SURE = 0.95
 LUCK = 3.0  # standard errors: the best of many that learned nothing may beat the constant by two
+MORE_LUCK = 5.0  # where no formula of poolings is related to the targets, which makes luck the likelier reason
+FEWEST = 4  # validation graphs, below which nothing can be said
 FAR, FAR_NODES = 2.0, 10  # ratio of sizes, below which a test says little about graphs so many times as large
 SHIFT = 0.1  # of the share of a class, from the training graphs to the larger ones
 PLACES = {"aggr": "over the neighbours", "readout": "over the nodes", "pool": "over the elements"}
@@ -32,7 +35,8 @@ class Answer:
 
     Args:
         entry (Entry): The chosen competitor; its network is what is saved.
-        poolings (tuple[str, ...], optional): Its poolings; None: GNP stays as it learned to be, or a law was chosen.
+        poolings (tuple[str, ...], optional): Its poolings; None: GNP stays as it learned to be, or a law was chosen, or
+            nothing was learned.
         law (str, optional): The formula, where a law was chosen.
         verdict (str): ``"helps"``, ``"not needed"`` or ``"hurts"``: GNP against the best fixed pooling, on the test.
             ``"not compared"``: a certain law was found, and networks got a first look only.
@@ -66,21 +70,46 @@ def answer(study: Study) -> Answer:
     fixed = [entry for entry in entries if entry.label not in (GNP, CRYSTAL, LAW)]
     best = min(fixed, key=lambda entry: entry.loss) if fixed else None
     verdict = "not compared" if best is None or family is None or not learned else _verdict(family, best, study)
+    if verdict != "not compared" and family is not None and best is not None and family.poolings == best.poolings:
+        verdict = "not needed"  # GNP found what the fixed pooling is
     sentences = _sentences(study, chosen, learned)
     if family is None:
         sentences.append("Networks got a first look only: the law leaves nothing for them to learn.")
     elif learned and best is not None:
         sentences.append(_help(study, family, best, verdict))
     law = "; ".join(filter(None, _formulas(study))) if chosen.label == LAW else None
-    poolings = None if chosen.label == LAW else chosen.poolings
+    poolings = None if chosen.label == LAW or not learned else chosen.poolings
     return Answer(chosen, poolings, law, verdict, learned, tuple(filter(None, sentences)))
 
 
 def _beats(entry: Entry, study: Study) -> bool:
-    """Whether a model beats the best constant on the validation data by more than the luck of the best of many."""
-    gain = study.per_graph(study.baseline.validation - entry.validation, "validation")
-    spread = float(gain.std(ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
-    return bool(gain.mean() > 0 and gain.mean() >= LUCK * spread)
+    """Whether a model beats any constant on the validation data by more than the luck of the best of many.
+
+    The constant is the one that suits the validation data best: a model that has only met their mean has learned
+    nothing.
+    """
+    y = study.prepared.y["validation"]
+    constant = study.problem.loss(study.problem.constant(y).expand(len(y), -1), Batch(y=y)).numpy()
+    gain = study.per_graph(constant - entry.validation, "validation")
+    if len(gain) < FEWEST:
+        return False
+    spread = float(gain.std(ddof=1)) / math.sqrt(len(gain))
+    unrelated = bool(study.findings) and all(finding.verdict == "nothing" for finding in study.findings)
+    luck = student(MORE_LUCK if unrelated else LUCK, len(gain) - 1)
+    return bool(gain.mean() > 0 and gain.mean() >= luck * spread)
+
+
+def student(sigmas: float, freedom: int) -> float:
+    """So many standard errors of a normal mean in those of a mean of ``freedom`` + 1 values, as likely as they are.
+
+    Example:
+        >>> from gnpool.fit.answer import student
+        >>> round(student(3.0, 21), 1), round(student(3.0, 10_000), 1)
+        (3.4, 3.0)
+    """
+    first = (sigmas**3 + sigmas) / 4
+    second = (5 * sigmas**5 + 16 * sigmas**3 + 3 * sigmas) / 96
+    return sigmas + first / freedom + second / freedom**2
 
 
 def _sentences(study: Study, chosen: Entry, learned: bool) -> list[str]:
@@ -92,11 +121,22 @@ def _sentences(study: Study, chosen: Entry, learned: bool) -> list[str]:
         nothing = (
             f"Nothing was learned: no model beats {plain} on the validation {_items(study)} by more than chance allows."
         )
-        return [nothing, f"On {where} {plain} gets {_metric(study).words} {constant}.", *_shift(study)]
+        gets = f"On {where} {plain} gets {_metric(study).words} {constant}."
+        saved = "Do not use the model that is saved: it predicts no better than that."
+        return [nothing, gets, saved, *_shift(study)]
     found = [_named(study, chosen), _errors(study, chosen)]
-    if chosen.errors["larger"].mean() >= study.baseline.errors["larger"].mean():
+    if not _is_better(chosen, study):
         found.append(f"The latter is no better than {plain} of the training {_items(study)} ({constant}).")
     return [*found, *_shift(study), *_reach(study, chosen), *_nearest(study, chosen)]
+
+
+def _is_better(chosen: Entry, study: Study) -> bool:
+    """Whether a model does better than the constant on the larger graphs, in the measure that is told."""
+    metric = _metric(study)
+    ours, theirs = (entry.measures["larger"].get(metric.key) for entry in (chosen, study.baseline))
+    if ours is None or theirs is None:
+        return bool(chosen.errors["larger"].mean() < study.baseline.errors["larger"].mean())
+    return bool(metric.better * (ours - theirs) > 0)
 
 
 def _items(study: Study) -> str:
@@ -234,8 +274,8 @@ def _errors(study: Study, entry: Entry) -> str:
 
 def _help(study: Study, family: Entry, best: Entry, verdict: str) -> str:
     """GNP against the best fixed pooling; the words follow the verdict."""
-    where, word = _where(study), _metric(study).words
-    ours, theirs = show_error(study, family, "larger"), show_error(study, best, "larger")
+    where, word, error = _where(study), "error", METRICS["error"]  # which the verdict is about
+    ours, theirs = (shown(entry.measures["larger"], error) for entry in (family, best))
     name = "GNP, crystallised," if family.label == CRYSTAL else "Learned GNP"
     if family.poolings is not None and family.poolings == best.poolings:
         return f"Among networks the fixed pooling {best.label} is enough: {word} {theirs} on {where}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 from gnpool.data import Column, DataError, GraphTable, read_graphs
 from gnpool.data.table import check_complete
 from gnpool.fit.answer import Answer, answer
+from gnpool.fit.measures import of_numbers
 from gnpool.fit.parameters import Parameters
 from gnpool.fit.pipeline import run_study
 from gnpool.fit.predict import Predictor, load_predictor
 from gnpool.fit.result import model_extra, result_dict
 from gnpool.fit.study import Options, Study
 from gnpool.fit.trainer import OnProgress
+from gnpool.fit.words import counted
 from gnpool.models.saved import save_model
 
+OPTIONS = tuple(field.name for field in fields(Options) if field.name != "task")
 Graphs = str | Path | Sequence[Any] | GraphTable
 
 
@@ -40,6 +43,11 @@ class _Estimator(Parameters):
         seeds: int | None = None,
         seed: int = 0,
         device: str = "cpu",
+        metric: str = "error",
+        train_up_to: int | None = None,
+        test_from: int | None = None,
+        dropout: float = 0.0,
+        weight_decay: float = 0.0,
     ) -> None:
         self.level = level
         self.split = split
@@ -47,6 +55,11 @@ class _Estimator(Parameters):
         self.seeds = seeds
         self.seed = seed
         self.device = device
+        self.metric = metric
+        self.train_up_to = train_up_to
+        self.test_from = test_from
+        self.dropout = dropout
+        self.weight_decay = weight_decay
 
     def fit(self, graphs: Graphs, y: Any = None, *, on_progress: OnProgress = lambda text, done: None) -> Any:
         """Train GNP beside the fixed poolings, and choose.
@@ -54,13 +67,12 @@ class _Estimator(Parameters):
         Args:
             graphs (list[Data] or str or Path): Graphs or sets, or where they are; see :func:`gnpool.data.read_graphs`.
             y (sequence, optional): Targets, in place of those that the graphs have. With ``level="node"`` those of all
-                nodes, or a sequence for each graph.
+                nodes, or a sequence for each graph. Several targets of a regression are columns, (items, targets).
             on_progress (callable, optional): Called with what is being done and how much of all is done.
         """
-        options = Options(self._task, self.split, self.epochs, self.seeds, self.seed, self.device)
+        options = Options(self._task, **{name: getattr(self, name) for name in OPTIONS if hasattr(self, name)})
         table, targets = self._labelled(graphs, y)
-        column = replace(self._learn(targets), name="y" if y is not None or table.y is None else table.y.name)
-        self.study = run_study(replace(table, y=column), options, on_progress)
+        self.study = run_study(self._with_targets(table, targets, given=y is not None), options, on_progress)
         self.answer = answer(self.study)
         self.predictor = self._predictor(self.answer.entry.model, self.study)
         return self
@@ -97,6 +109,15 @@ class _Estimator(Parameters):
         """Targets as a column to learn from."""
         raise NotImplementedError
 
+    def _with_targets(self, table: GraphTable, targets: NDArray[Any], given: bool) -> GraphTable:
+        """The table with these targets to learn from, under the names that they have."""
+        columns = [self._learn(one) for one in (targets.T if targets.ndim == 2 else [targets])]
+        names = [column.name for column in table.targets]
+        if given or not names:
+            names = ["y"] if len(columns) == 1 else [f"y{k}" for k in range(len(columns))]
+        named = [replace(column, name=name) for column, name in zip(columns, names, strict=True)]
+        return replace(table, y=named[0], more=tuple(named[1:]))
+
     def _predictor(self, model: torch.nn.Module, study: Study) -> Predictor:
         return Predictor(model, study.problem, study.preprocessing)
 
@@ -129,7 +150,7 @@ class _Estimator(Parameters):
 
 
 class GNPRegressor(_Estimator):
-    r"""Predicts a number for each graph, set or node, and finds the pooling that does it.
+    r"""Predicts a number, or several, for each graph, set or node, and finds the law or the pooling that does it.
 
     Trains GNP and the fixed poolings on the smaller graphs, crystallises, and keeps what validation chooses. After
     :meth:`fit`, ``answer`` says in words which pooling it is and how it does on the larger graphs; ``result`` has all
@@ -143,6 +164,11 @@ class GNPRegressor(_Estimator):
         seeds (int, optional): Networks of each kind. (default: 3, or 1 for much data)
         seed (int, optional): Of the split, and the first of the networks. (default: ``0``)
         device (str, optional): Where to train. (default: ``"cpu"``)
+        metric (str, optional): What the answer reports first, such as ``"mae"``. (default: ``"error"``)
+        train_up_to (int, optional): Train on graphs of at most so many nodes. (default: chosen from the data)
+        test_from (int, optional): Test on graphs of at least so many nodes. (default: all larger ones)
+        dropout (float, optional): Dropout of the deeper networks. (default: ``0.0``)
+        weight_decay (float, optional): L2 penalty of all weights. (default: ``0.0``)
 
     Example:
         >>> import torch
@@ -160,12 +186,19 @@ class GNPRegressor(_Estimator):
     _task = "regression"
 
     def score(self, graphs: Graphs, y: Any = None) -> float:
-        """R^2 of the predictions; NaN if all targets are the same."""
+        """R^2 of the predictions, the mean over several targets; NaN if all targets are the same."""
         table, given = self._labelled(graphs, y)
-        targets = np.asarray(self._learn(given).values, dtype=np.float64)
-        errors = np.abs(self.predict(table) - targets)
-        r2 = self._fitted().problem.summary(errors, targets)["r2"]
-        return float("nan") if r2 is None else r2
+        targets = [self._learn(one).values for one in (given.T if given.ndim == 2 else [given])]
+        predicted = self.predict(table).reshape(len(given), -1)
+        if predicted.shape[1] != len(targets):
+            raise ValueError(
+                f"GNPRegressor: it was fitted to {counted(predicted.shape[1], 'target')}, and here are {len(targets)}"
+            )
+        found = [
+            of_numbers(mine, np.asarray(one, dtype=np.float64))["r2"]
+            for mine, one in zip(predicted.T, targets, strict=True)
+        ]
+        return float("nan") if None in found else float(np.mean(found))
 
     def _learn(self, targets: NDArray[Any]) -> Column:
         try:
@@ -189,6 +222,12 @@ class GNPClassifier(_Estimator):
         seeds (int, optional): Networks of each kind. (default: 3, or 1 for much data)
         seed (int, optional): Of the split, and the first of the networks. (default: ``0``)
         device (str, optional): Where to train. (default: ``"cpu"``)
+        metric (str, optional): What the answer reports first, such as ``"balanced-accuracy"``. (default: ``"error"``)
+        train_up_to (int, optional): Train on graphs of at most so many nodes. (default: chosen from the data)
+        test_from (int, optional): Test on graphs of at least so many nodes. (default: all larger ones)
+        dropout (float, optional): Dropout of the deeper networks. (default: ``0.0``)
+        weight_decay (float, optional): L2 penalty of all weights. (default: ``0.0``)
+        class_weights (str, optional): ``"balanced"``: all classes count alike in training. (default: as they are)
 
     Example:
         >>> import torch
@@ -205,6 +244,37 @@ class GNPClassifier(_Estimator):
     _task = "classification"
 
     classes_: NDArray[Any]
+
+    def __init__(
+        self,
+        *,
+        level: str = "graph",
+        split: str = "size",
+        epochs: int | None = None,
+        seeds: int | None = None,
+        seed: int = 0,
+        device: str = "cpu",
+        metric: str = "error",
+        train_up_to: int | None = None,
+        test_from: int | None = None,
+        dropout: float = 0.0,
+        weight_decay: float = 0.0,
+        class_weights: str | None = None,
+    ) -> None:
+        super().__init__(
+            level=level,
+            split=split,
+            epochs=epochs,
+            seeds=seeds,
+            seed=seed,
+            device=device,
+            metric=metric,
+            train_up_to=train_up_to,
+            test_from=test_from,
+            dropout=dropout,
+            weight_decay=weight_decay,
+        )
+        self.class_weights = class_weights
 
     def predict_proba(self, graphs: Graphs) -> NDArray[Any]:
         """A probability for each class, (items, classes), in the order of ``classes_``."""
@@ -227,6 +297,8 @@ class GNPClassifier(_Estimator):
         return estimator
 
     def _learn(self, targets: NDArray[Any]) -> Column:
+        if targets.ndim == 2:
+            raise DataError(f"several targets must be numbers, and a classification has one; got {targets.shape[1]}")
         missing = next((k for k, label in enumerate(targets.tolist()) if label is None or label != label), None)
         if missing is not None:
             raise DataError(f"the target is missing (item {missing}, from 0)", column="y")
@@ -246,7 +318,9 @@ def _given_targets(y: Any, table: GraphTable) -> NDArray[Any]:
         y = y.detach().cpu()
     elif table.level == "node" and len(y) and np.ndim(next(iter(y))) == 1:  # a sequence for each graph
         y = np.concatenate([np.asarray(part) for part in y])
-    values = np.asarray(y).reshape(-1)
+    values = np.asarray(y)
+    if values.ndim != 2 or values.shape[1] == 1:
+        values = values.reshape(-1)
     items = len(table.sizes) if table.level == "graph" else int(table.sizes.sum())
     if len(values) != items:
         raise ValueError(f"'y' must have {items} values, one for each {table.level}, got {len(values)}")
@@ -254,11 +328,12 @@ def _given_targets(y: Any, table: GraphTable) -> NDArray[Any]:
 
 
 def _own_targets(table: GraphTable) -> NDArray[Any]:
-    """The targets that the graphs have: words, whole numbers or numbers."""
+    """The targets that the graphs have: words, whole numbers or numbers; several as columns."""
     if table.y is None:
         raise DataError("the data has no targets to learn from")
-    check_complete(table.y, None)
-    return table.y.plain()
+    for column in table.targets:
+        check_complete(column, None)
+    return np.stack([column.plain() for column in table.targets], axis=1) if table.more else table.y.plain()
 
 
 def _are_numbers(values: NDArray[Any]) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from gnpool.data import GraphTable
-from gnpool.data.table import Floats
+from gnpool.data.table import Floats, Ints
 from gnpool.fit.prepared import Prepared
 from gnpool.fit.preprocess import Preprocessing
 from gnpool.fit.problem import Problem
@@ -21,34 +21,69 @@ MOST_GRAPHS, MOST_NODES = 20_000, 500_000  # that a law is looked for in; the fi
 MOST_FEATURES = 64
 
 
+def why_not(prepared: Prepared) -> str | None:
+    """Why no law is looked for, or None."""
+    split, features = prepared.split, len(law_features(prepared.preprocessing)[0])
+    items = len(split.train) + len(split.validation)
+    if prepared.table.level == "node" and split.unit == "graph":
+        items = int(split.sizes[np.concatenate([split.train, split.validation])].sum())
+    if items < LEAST:
+        return f"no law was looked for: {items} targets to learn from are too few, {LEAST} are the least"
+    if features > MOST_FEATURES:
+        return f"no law was looked for: there are {features} features, and {MOST_FEATURES} are the most"
+    if split.unit == "node" and int(prepared.table.sizes.sum()) > MOST_NODES:
+        return f"no law was looked for: there are more than {MOST_NODES:,} nodes"
+    return None
+
+
 def find_in(prepared: Prepared) -> list[Finding]:
-    """The law behind each target; none where the data is too little, or has too many features, to look for one."""
-    problem, preprocessing, split = prepared.problem, prepared.preprocessing, prepared.split
-    names, scales = law_features(preprocessing)
-    seen = np.concatenate([split.train, split.validation])
-    table, rows = (_first(prepared.table.select(seen)), None) if split.unit == "graph" else (prepared.table, seen)
-    y = problem.true_values(table)
-    if len(y if rows is None else rows) < LEAST or len(names) > MOST_FEATURES:
+    """The law behind each target; none where :func:`why_not` has a reason."""
+    if why_not(prepared) is not None:
         return []
-    x = preprocessing.apply(table)[0].double().numpy()[:, : len(names)] * scales
-    edges = table.edge_index
-    if edges is not None and problem.level == "node":
-        edges = edges[:, edges[0] != edges[1]]
-    sample = Sample.of_arrays(x, table.sizes, edges)
-    if rows is not None:
-        return []
-    every = y.reshape(len(y), -1)
+    problem, level = prepared.problem, level_of(prepared.problem)
+    names, _ = law_features(prepared.preprocessing)
+    sample, y = (_sample_of_graphs if prepared.split.unit == "graph" else _sample_of_nodes)(prepared)
     of_classes = problem.task == "classification"
-    return [find_law_of(sample, column, level_of(problem), names, classes=of_classes) for column in every.T]
+    return [find_law_of(sample, column, level, names, classes=of_classes) for column in y.reshape(len(y), -1).T]
+
+
+def _sample_of_graphs(prepared: Prepared) -> tuple[Sample, Floats]:
+    """The training and validation graphs, in the units of the user, and their targets."""
+    split = prepared.split
+    table = _first(prepared.table.select(np.concatenate([split.train, split.validation])))
+    return Sample.of_arrays(_features(prepared, table), table.sizes, _edges(table)), prepared.problem.true_values(table)
+
+
+def _sample_of_nodes(prepared: Prepared) -> tuple[Sample, Floats]:
+    """All nodes as those of one graph, in the units of the user, and the targets of the first: those that train and
+    validate, in random order.
+    """
+    table, split = prepared.table, prepared.split
+    seen = np.random.default_rng(prepared.options.seed).permutation(np.concatenate([split.train, split.validation]))
+    order = np.concatenate([seen, np.setdiff1d(np.arange(int(table.sizes.sum())), seen)])
+    place = np.argsort(order)
+    edges = _edges(table)
+    assert edges is not None
+    sample = Sample.of_arrays(_features(prepared, table)[order], np.array([len(order)]), place[edges])
+    return sample, prepared.problem.true_values(table)[seen]
+
+
+def _features(prepared: Prepared, table: GraphTable) -> Floats:
+    names, scales = law_features(prepared.preprocessing)
+    found: Floats = prepared.preprocessing.apply(table)[0].double().numpy()[:, : len(names)] * scales
+    return found
+
+
+def _edges(table: GraphTable) -> Ints | None:
+    """The edges; for targets of nodes, without those of a node to itself."""
+    edges = table.edge_index
+    return edges[:, edges[0] != edges[1]] if edges is not None and table.level == "node" else edges
 
 
 def formulas(findings: Sequence[Finding], problem: Problem) -> list[str | None]:
-    """The formula of each target, with its name where there are several."""
-    laws = [finding.law for finding in findings]
-    if len(laws) == 1:
-        return [None if law is None else str(law) for law in laws]
-    named = zip(laws, problem.columns, strict=True)
-    return [None if law is None else name + str(law).removeprefix("y") for law, name in named]
+    """The formula of each target, with the names of the target and of its classes."""
+    named = zip(findings, problem.columns, strict=False)
+    return [None if found.law is None else found.law.text(name, problem.classes) for found, name in named]
 
 
 def level_of(problem: Problem) -> Level:

@@ -25,17 +25,19 @@ class Metric:
         task (str, optional): The only task that has it.
         words (str): Its name in a sentence.
         percent (bool): Whether it is a part of 1 that is shown in percent.
+        better (int): 1 if more is better, -1 if less is.
     """
 
     key: str
     task: str | None
     words: str
     percent: bool = False
+    better: int = 1
 
 
 METRICS = {
-    "error": Metric("error", None, "error", percent=True),
-    "mae": Metric("absolute", "regression", "mean absolute error"),
+    "error": Metric("error", None, "error", percent=True, better=-1),
+    "mae": Metric("absolute", "regression", "mean absolute error", better=-1),
     "r2": Metric("r2", "regression", "R2"),
     "accuracy": Metric("accuracy", "classification", "accuracy", percent=True),
     "balanced-accuracy": Metric("balanced_accuracy", "classification", "balanced accuracy", percent=True),

@@ -28,9 +28,9 @@ SIZES = ([4, 6], [1, 30, 9, 2, 17])  # of the graphs it is exported with, and of
 def onnx_bytes(model: torch.nn.Module, extra: Mapping[str, Any] | None = None) -> bytes:
     r"""A network of :mod:`gnpool.models` as an ONNX file, run once in onnxruntime where that is installed.
 
-    The inputs are ``x`` (N, d), ``edge_index`` (2, E) and ``ptr`` (G + 1,), as far as the network takes them; N, E and
-    G are free. It is exported with two graphs and checked with five of other sizes. A learned GNP is written with its
-    exponents, in the operations of the reference.
+    The inputs are ``x`` (N, d), ``edge_index`` (2, E), ``edge_attr`` (E, d_e) and ``ptr`` (G + 1,), as far as the
+    network takes them; N, E and G are free. It is exported with two graphs and checked with five of other sizes. A
+    learned GNP is written with its exponents, in the operations of the reference.
 
     Args:
         model (torch.nn.Module): The network.
@@ -68,6 +68,8 @@ def example(model: Any, sizes: list[int]) -> dict[str, Tensor]:
             torch.randint(0, n, (2, 2 * n), generator=generator) + int(s) for n, s in zip(sizes, starts, strict=False)
         ]
         found["edge_index"] = torch.cat(edges, dim=1)
+        if channels := getattr(model, "edge_channels", 0):
+            found["edge_attr"] = torch.rand(found["edge_index"].size(1), channels, generator=generator)
     if "ptr" in names and level != "node":
         found["ptr"] = torch.from_numpy(starts)
     return found
@@ -112,7 +114,7 @@ def _check(data: bytes, model: torch.nn.Module) -> None:
     inputs = example(model, SIZES[1])
     expected = model(**inputs).numpy()
     session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    found = session.run(None, {name: value.numpy() for name, value in inputs.items()})[0]
+    found = session.run(None, {one.name: inputs[one.name].numpy() for one in session.get_inputs()})[0]
     scale = max(float(np.abs(expected).max()), 1e-30)
     if found.shape != expected.shape or not float(np.abs(found - expected).max()) <= TOLERANCE * scale:
         raise ValueError(

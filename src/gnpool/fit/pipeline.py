@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from gnpool.data.table import Floats
 from gnpool.display.models import CRYSTAL, GNP
 from gnpool.engine import Engine
 from gnpool.fit.curves import training_curves
-from gnpool.fit.law import find_in, law_network
+from gnpool.fit.law import find_in, formulas, law_network, why_not
 from gnpool.fit.networks import Frame, deeper, fixed_poolings, frames, slots
 from gnpool.fit.outputs import outputs_of
 from gnpool.fit.prepared import Prepared, prepare
@@ -54,6 +54,8 @@ def run_study(
     prepared = prepare(table, options)
     on_progress("looking for a law", 0.0)
     findings = find_in(prepared)
+    if (reason := why_not(prepared)) is not None:
+        prepared = replace(prepared, notes=(*prepared.notes, reason))
     baseline = _baseline(prepared)
     law = _law_entry(prepared, findings)
     frame, tried, entries, crystal = None, list[dict[str, Any]](), list[Entry](), None
@@ -291,7 +293,8 @@ def _law_entry(prepared: Prepared, findings: Sequence[Finding]) -> Entry | None:
     if not laws or len(laws) < len(findings):
         return None
     network, spec = law_network(laws, max(finding.noise for finding in findings), prepared)
-    return _entry(prepared, None, LAW, tuple(map(str, laws)), network.eval(), spec, [])
+    names = tuple(filter(None, formulas(findings, prepared.problem)))
+    return _entry(prepared, None, LAW, names, network.eval(), spec, [])
 
 
 def pooling_names(poolings: dict[str, dict[str, str]], places: tuple[str, ...]) -> tuple[str, ...]:
@@ -310,12 +313,7 @@ def _finite(value: float) -> float | None:
 
 def _baseline(prepared: Prepared) -> Entry:
     """The best constant: the mean of the training targets, or the most frequent class."""
-    problem, y = prepared.problem, prepared.y
-    if problem.task == "regression":
-        constant = y["train"].mean(0).reshape(-1)
-    else:
-        counts = torch.bincount(y["train"], minlength=len(problem.classes)).clamp(min=0.5).double()
-        weighted = counts * torch.tensor(problem.weights or [1.0], dtype=torch.float64)
-        constant = (weighted / weighted.sum() * (1 + EXACT * counts / counts.sum())).log()  # of equal ones the frequent
+    y = prepared.y
+    constant = prepared.problem.constant(y["train"])
     outputs = {part: constant.expand(len(y[part]), -1) for part in ("validation", "inside", "larger")}
     return _scored(prepared, "constant", None, torch.nn.Identity(), {}, [], outputs)

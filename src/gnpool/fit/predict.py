@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,14 @@ from gnpool.fit.outputs import outputs_of
 from gnpool.fit.prepared import evaluation_size, needs_loops
 from gnpool.fit.preprocess import Preprocessing
 from gnpool.fit.problem import Problem
+from gnpool.fit.trainer import OnProgress
 from gnpool.insight.laws import LawNet, LawsNet
 from gnpool.models.folder import naming
 from gnpool.models.saved import SavedModelError, load_saved
-from gnpool.store.files import write
+from gnpool.store.files import replacing
 
+PART_NODES = 1_000_000  # whose features are made at once
+ROWS = 100_000  # of a table that is written at once
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # what begins a formula in some spreadsheet, and our own mark
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -43,13 +47,30 @@ class Predictor:
     preprocessing: Preprocessing
     classes: tuple[Any, ...] = ()
 
-    def outputs(self, table: GraphTable, device: str = "cpu") -> tuple[Floats, list[str]]:
+    def outputs(
+        self, table: GraphTable, device: str = "cpu", on_progress: OnProgress = lambda text, done: None
+    ) -> tuple[Floats, list[str]]:
         """What the network gives for each graph or node: a number in units of the target, (items,) or
         (items, targets), or a probability for each class, (items, classes); and what a user should know.
+
+        Features are made for about a million nodes at a time, so that the memory beyond the table is bounded; one
+        graph is never cut. ``on_progress`` is told how much is done.
         """
         if self.problem.edges != (table.edge_index is not None):
             has, lacks = ("edges", "none") if self.problem.edges else ("no edges", "some")
             raise DataError(f"the model was trained on data with {has}, and here are {lacks}")
+        parts = _parts(table)
+        found, notes = list[Floats](), list[str]()
+        for number, (first, stop) in enumerate(parts):
+            on_progress("predicting", number / len(parts))
+            whole = len(parts) == 1
+            outputs, more = self._outputs_of(table if whole else table.select(np.arange(first, stop)), device)
+            found.append(outputs)
+            notes += more
+        return np.concatenate(found), _joined(notes)
+
+    def _outputs_of(self, table: GraphTable, device: str) -> tuple[Floats, list[str]]:
+        """The same for some of the graphs at once."""
         table = with_edge_sums(table)
         (x, notes), (edge_attr, more) = self.preprocessing.apply(table), self.preprocessing.apply_edges(table)
         loops = needs_loops(self.problem, self.preprocessing)
@@ -65,6 +86,29 @@ class Predictor:
         if self.problem.task == "regression":
             return outputs
         return np.array(self.classes or self.problem.classes)[outputs.argmax(1)]
+
+
+def _parts(table: GraphTable) -> list[tuple[int, int]]:
+    """The first graph of each part, and the one behind its last."""
+    ends = np.cumsum(table.sizes)
+    parts, first = list[tuple[int, int]](), 0
+    while first < len(ends):
+        before = int(ends[first] - table.sizes[first])
+        stop = max(first + 1, int(np.searchsorted(ends, before + PART_NODES, side="right")))
+        parts.append((first, stop))
+        first = stop
+    return parts
+
+
+def _joined(notes: Sequence[str]) -> list[str]:
+    """Notes of several parts as those of the whole: each once, with the sum of the numbers that they begin with."""
+    counts: dict[str, int] = {}
+    for note in notes:
+        number, _, words = note.partition(" ")
+        counted = number.isdecimal()
+        key = words if counted else note
+        counts[key] = counts.get(key, 0) + (int(number) if counted else 0)
+    return [f"{count} {words}" if count else words for words, count in counts.items()]
 
 
 def model_folder(folder: str | Path) -> Path:
@@ -114,32 +158,44 @@ def _check_fit(model: Any, problem: Problem, preprocessing: Preprocessing) -> No
         raise ValueError(f"its network {found} does not fit its columns and its target, {wanted}")
 
 
-def prediction_rows(predictor: Predictor, table: GraphTable, outputs: Floats) -> tuple[list[str], list[Sequence[Any]]]:
-    """Head and rows of the CSV file: names, size, prediction and, for classes, probabilities."""
-    problem = predictor.problem
-    labels = predictor.labels(outputs)
+def prediction_head(problem: Problem) -> list[str]:
+    """The head of the CSV file: names, size, prediction and, for classes, probabilities."""
     predicted = ["prediction"] if not problem.more else [f"prediction of {name}" for name in problem.columns]
-    values = labels.T.tolist() if problem.more else [labels.tolist()]
-    head, columns = ["graph"], []
-    if predictor.problem.level == "graph":
-        head += ["nodes", *predicted]
-        columns = [table.names.tolist(), table.sizes.tolist(), *values]
-    else:
-        names = table.node_names if table.node_names is not None else np.arange(int(table.sizes.sum()))
-        head += ["node", *predicted]
-        columns = [table.names[table.graph_of_node].tolist(), names.tolist(), *values]
-    if predictor.problem.task == "classification":
-        head += [f"probability of {name}" for name in predictor.problem.classes]
-        columns += [[f"{p:.6g}" for p in column] for column in outputs.T.tolist()]
-    return head, list(zip(*columns, strict=True))
+    chances = [f"probability of {name}" for name in problem.classes] if problem.task == "classification" else []
+    return ["graph", "nodes" if problem.level == "graph" else "node", *predicted, *chances]
+
+
+def prediction_rows(predictor: Predictor, table: GraphTable, outputs: Floats) -> Iterator[list[Sequence[Any]]]:
+    """The rows below :func:`prediction_head`, in lists of at most :data:`ROWS`."""
+    problem, first = predictor.problem, table.first
+    for start in range(0, len(outputs), ROWS):
+        some = outputs[start : start + ROWS]
+        stop, labels = start + len(some), predictor.labels(some)
+        columns: list[list[Any]] = []
+        if problem.level == "graph":
+            columns += [table.names[start:stop].tolist(), table.sizes[start:stop].tolist()]
+        else:
+            graphs = np.searchsorted(first, np.arange(start, stop), side="right") - 1
+            names = table.node_names
+            own = list(range(start, stop)) if names is None else names[start:stop].tolist()
+            columns += [table.names[graphs].tolist(), own]
+        columns += labels.T.tolist() if problem.more else [labels.tolist()]
+        if problem.task == "classification":
+            columns += [[f"{p:.6g}" for p in column] for column in some.T.tolist()]
+        yield list(zip(*columns, strict=True))
 
 
 def as_csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table as CSV. A text that a spreadsheet would take for a formula begins with ``'``; see :func:`harmless`."""
+    """A table as CSV, see :func:`csv_text`."""
+    return csv_text([head, *rows])
+
+
+def csv_text(rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as CSV. A text that a spreadsheet would take for a formula begins with ``'``; see :func:`harmless`."""
     text = io.StringIO(newline="")
     plain = csv.writer(text, lineterminator="\n")
     quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)  # the other leaves a lone \r bare
-    for row in (head, *rows):
+    for row in rows:
         cells = [harmless(cell) for cell in row]
         (quoting if any(isinstance(cell, str) and "\r" in cell for cell in cells) else plain).writerow(cells)
     return text.getvalue()
@@ -161,11 +217,19 @@ def harmless(cell: Any) -> Any:
     return f"'{cell}"
 
 
-def write_file(path: Path, data: bytes) -> None:
+def write_file(path: Path, *parts: bytes) -> None:
     """Put a file in its place, wholly or not at all."""
+    write_parts(path, parts)
+
+
+def write_parts(path: Path, parts: Iterable[bytes]) -> None:
+    """As :func:`write_file`, part by part."""
     if path.is_dir():
         raise IsADirectoryError(21, "it is a folder", str(path))
     if not path.parent.is_dir():
         raise FileNotFoundError(2, "there is no such folder", str(path.parent))
-    with naming(path):
-        write(path, data, shared=True)
+    with naming(path), replacing(path, shared=True) as descriptor:
+        for part in parts:
+            rest = memoryview(part)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]

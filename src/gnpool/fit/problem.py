@@ -19,6 +19,7 @@ from gnpool.fit.measures import Measures, of_classes, of_errors, of_numbers, of_
 TASKS = ("regression", "classification")
 MOST_CLASSES = 20  # that whole numbers are taken for
 ITEMS_PER_CLASS = 5
+TIE = 1e-6  # by which the more frequent of two classes of equal weight is the likelier
 FAR = 1e100  # a target this many times those in training is a mistake, and its square not a number any more
 
 
@@ -95,6 +96,14 @@ class Problem:
             errors = (prediction.view_as(batch.y) - batch.y).abs()
             return errors.mean(-1) if self.more else errors * self.scale
         return (prediction.argmax(-1) != batch.y).double()
+
+    def constant(self, y: Tensor) -> Tensor:
+        """What a network would give that knows no item: the mean of these targets, or the share of each class."""
+        if self.task == "regression":
+            return y.mean(0).reshape(-1)
+        counts = torch.bincount(y, minlength=len(self.classes)).clamp(min=0.5).double()
+        weighted = counts * torch.tensor(self.weights or [1.0], dtype=torch.float64)
+        return (weighted / weighted.sum() * (1 + TIE * counts / counts.sum())).log()
 
     def sizes(self, truth: Tensor) -> Floats:
         """What errors are relative to, one value per item: 1 for classes."""

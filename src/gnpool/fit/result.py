@@ -295,7 +295,8 @@ def table_rows(result: dict[str, Any]) -> list[list[str]]:
             if model["label"] == poolings
             else f"{model['label']} ({poolings})"
         )
-        mark = " <-" if model["chosen"] else "" if model["finished"] else " (first look)"
+        chosen = " <-" if result["answer"].get("learned", True) else " (saved)"
+        mark = chosen if model["chosen"] else "" if model["finished"] else " (first look)"
         rows.append([f"{name}{mark}", *_row(model, metric)])
     return [*rows, ["best constant", *_row(result["constant"], metric)]]
 

@@ -36,7 +36,7 @@ class Source:
 
 def network_source(model: torch.nn.Module) -> Source | None:
     """Readable source of a network of this library with poolings that have one, or None."""
-    writers = {"GraphNet": _graph_net, "SetNet": _set_net, "NodeNet": _node_net}
+    writers = {"GraphNet": _graph_net, "SetNet": _set_net, "NodeNet": _node_net, "DeepNet": _deep_net}
     kind = type(model)
     if not kind.__module__.startswith(OWN) or kind.__name__ not in writers:
         return None
@@ -76,6 +76,17 @@ class _Writer:
             self.setup.append(f"self.{attribute} = {parts[0]}")
         else:
             self.setup += [f"self.{attribute} = torch.nn.Sequential(", *(f"    {part}," for part in parts), ")"]
+
+    def norm(self, attribute: str, layer: Any) -> str:
+        """The call of a normalisation; of none, its argument alone."""
+        if isinstance(layer, torch.nn.BatchNorm1d):
+            self.setup.append(f"self.{attribute} = torch.nn.BatchNorm1d({layer.num_features}, eps={layer.eps!r})")
+        elif isinstance(layer, torch.nn.LayerNorm):
+            self.setup.append(f"self.{attribute} = torch.nn.LayerNorm({layer.normalized_shape[0]}, eps={layer.eps!r})")
+        else:
+            return "{}"
+        self.tensors |= {f"{attribute}.{name}": value.detach().clone() for name, value in layer.state_dict().items()}
+        return f"self.{attribute}({{}})"
 
     def source(self, arguments: str, words: str) -> Source:
         lines = [
@@ -158,6 +169,50 @@ def _node_net(model: Any) -> Source:
     write.lines.append("return self.out(x)")
     weights = ", edge_weight: Tensor" if model.edge_weights else ""
     return write.source(f"x: Tensor, edge_index: Tensor{weights}", "A value for each node of a graph.")
+
+
+def _deep_net(model: Any) -> Source:
+    write = _Writer()
+    write.setup.append(f"self.act = {ACTIVATIONS[model.activation]}")
+    write.lines = ["source, destination = edge_index[0], edge_index[1]"]
+    states = [_deep_layer(write, model, number) for number in range(len(model.layers))]
+    joined = {"cat": f"torch.cat([{', '.join(states)}], dim=1)", "max": f"torch.stack([{', '.join(states)}]).amax(0)"}
+    write.lines.append(f"h = {joined.get(model.jumping, states[-1])}")
+    if model.readout is not None:
+        write.pooling("readout", "Readout", model.readout)
+        write.lines += ["graph, graphs = segments(x, ptr)", "h = self.readout(h, graph, graphs)"]
+    if model.head is not None:
+        write.layers("head", [model.head], None)
+        write.lines.append("h = self.act(self.head(h))")
+    write.layers("out", [model.out], None)
+    write.lines.append("return self.out(h)")
+    inputs = ["x: Tensor", "edge_index: Tensor", *["edge_attr: Tensor"] * bool(model.edge_channels)]
+    if model.readout is None:
+        return write.source(", ".join(inputs), "A value for each node of a graph.")
+    return write.source(", ".join([*inputs, "ptr: Tensor | None = None"]), "Graphs to a value each.")
+
+
+def _deep_layer(write: _Writer, model: Any, number: int) -> str:
+    """One layer; gives the name of its states."""
+    layer, before, after = model.layers[number], f"h{number}" if number else "x", f"h{number + 1}"
+    write.pooling(f"aggr{number}", f"Aggregation{number}", layer.aggr)
+    message = f"{before}[source]"
+    if layer.edge is not None:
+        write.layers(f"edge{number}", [layer.edge], None)
+        message = f"self.act({message} + self.edge{number}(edge_attr))"
+    write.layers(f"lin{number}a", [layer.lin1], None)
+    write.layers(f"lin{number}b", [layer.lin2], None)
+    inner = write.norm(f"norm{number}a", layer.inner_norm).format(f"self.lin{number}a(h)")
+    outer = write.norm(f"norm{number}b", layer.outer_norm).format(f"self.lin{number}b(self.act({inner}))")
+    own = 1 + (layer.eps.item() if isinstance(layer.eps, Tensor) else float(layer.eps))
+    activate = model.last_activation or number + 1 < len(model.layers)
+    found = f"self.act({outer})" if activate else outer
+    add = model.residual and layer.lin1.in_features == layer.lin2.out_features
+    write.lines += [
+        f"h = {own!r} * {before} + self.aggr{number}({message}, destination, x.size(0))",
+        f"{after} = {f'{before} + ' if add else ''}{found}",
+    ]
+    return after
 
 
 def traced_source(program: torch.export.ExportedProgram, inputs: Mapping[str, Tensor]) -> Source:

@@ -15,6 +15,7 @@ from gnpool.report.answer import Answer
 from gnpool.report.study import Training
 
 PARTS = ("inside", "larger")
+NAMES = {"train": "training", "validation": "validation", "inside": "test, same sizes", "larger": "test, larger"}
 HIDDEN = (
     "answer",
     "by_size",
@@ -52,7 +53,61 @@ def fit_tables(fit: Fit) -> list[dict[str, Any]]:
         if cells:
             shown = [{**cell, "metric": metric, "paper": None, "verdict": ""} for cell in cells]
             found.append({"table": name, "title": title, "metric": metric, "unit": "%", "cells": shown})
+            if name == "by_size":
+                found[-1] |= _sizes(fit)
     return found
+
+
+def _sizes(fit: Fit) -> dict[str, Any]:
+    """What sizes count, and the largest in training."""
+    found: dict[str, Any] = {"sizes_of": _thing(fit)}
+    limit = _get(fit, "by_size", "trained_up_to")
+    if _get(fit, "split", "by") == "size" and isinstance(limit, (int, float)) and math.isfinite(limit):
+        found["trained_up_to"] = float(limit)
+    return found
+
+
+def _thing(fit: Fit) -> str:
+    """What sizes count: nodes of graphs, or neighbours of nodes."""
+    return "neighbours" if _get(fit, "split", "of") == "nodes" else "nodes"
+
+
+def fit_boxes(fit: Fit) -> list[tuple[str, list[str], list[list[str]]]]:
+    """Small tables beside the answer, each with a title and a head: the sizes of the parts, up to where to trust the
+    law, and the share of each class.
+    """
+    found = []
+    items = "nodes" if _thing(fit) == "neighbours" else "graphs"
+    parts = {name: _get(fit, "split", name) for name in ("train", "validation", *PARTS)}
+    rows = [
+        [NAMES[name], f"{part['graphs']:,}", _range(part)]
+        for name, part in parts.items()
+        if isinstance(part, Mapping) and all(_is_whole(part.get(key)) for key in ("graphs", "smallest", "largest"))
+    ]
+    trusted = _get(fit, "law", "trusted_size")
+    if rows and _is_whole(trusted) and _get(fit, "answer", "model") == "law":
+        rows.append(["trusted", "", f"up to {trusted:,}"])
+    if rows:
+        found.append(("Sizes", ["part", items, _thing(fit)], rows))
+    shares = fit.get("class_shares")
+    if isinstance(shares, Mapping) and all(isinstance(part, Mapping) for part in shares.values()):
+        classes = dict.fromkeys(str(name) for part in shares.values() for name in part)
+        rows = [[name, *(_share(part.get(name)) for part in shares.values())] for name in classes]
+        found.append(("Share of each class", ["class", *(NAMES.get(name, str(name)) for name in shares)], rows))
+    return found
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _range(part: Mapping[str, Any]) -> str:
+    low, high = part["smallest"], part["largest"]
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _share(value: Any) -> str:
+    return f"{100 * value:.1f} %" if isinstance(value, (int, float)) and math.isfinite(value) else ""
 
 
 def fit_facts(fit: Fit) -> dict[str, str]:
@@ -142,7 +197,12 @@ def _by_size(fit: Fit, models: Sequence[Mapping[str, Any]]) -> list[dict[str, An
 
 def _by_part(fit: Fit, models: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     columns = {part: f"{part}: {_words(_get(fit, 'split', part)) or 'graphs'}" for part in PARTS}
-    rows = [(_name(model), is_gnp(str(model.get("label"))), model) for model in models]
+    if _thing(fit) == "neighbours":
+        columns = {
+            part: words.replace(" nodes", " neighbours").replace(" graphs", " nodes") for part, words in columns.items()
+        }
+    learned = _get(fit, "answer", "learned") is not False
+    rows = [(_name(model, learned), is_gnp(str(model.get("label"))), model) for model in models]
     if isinstance(fit.get("constant"), Mapping):
         rows.append(("best constant", False, fit["constant"]))
     return [
@@ -153,13 +213,13 @@ def _by_part(fit: Fit, models: Sequence[Mapping[str, Any]]) -> list[dict[str, An
     ]
 
 
-def _name(model: Mapping[str, Any]) -> str:
+def _name(model: Mapping[str, Any], learned: bool = True) -> str:
     """The label of a model, its poolings where the label does not tell them, and what became of it."""
     label = str(model.get("label"))
     poolings = "/".join(map(str, _list(model.get("poolings"))))
     shown = label if not poolings or poolings == label else f"{label} ({poolings})"
     return (
-        f"{shown}, chosen"
+        f"{shown}, {'chosen' if learned else 'saved'}"
         if model.get("chosen")
         else shown
         if model.get("finished", True)

@@ -16,7 +16,7 @@ from gnpool.insight.laws.probes import permuted_relation, probes_of
 from gnpool.insight.laws.refine import refined
 from gnpool.insight.laws.search import Candidate, Matrix, fit, predictions, search, structure_left
 from gnpool.insight.laws.space import Level, Sample, level_of, terms_and_values, values_of
-from gnpool.insight.laws.trust import FACTORS, Trust, certify
+from gnpool.insight.laws.trust import FACTORS, Trust, certify, is_single, largest_of
 
 VERSION = 2  # of the finder: a change of what it finds is another version, so that studies do not mix outcomes
 ROWS = {"graph": 1000, "set": 1000, "node": 3000}  # targets that the search looks at; the numbers are fitted to all
@@ -49,13 +49,14 @@ class Finding:
             classes the share of wrong ones.
         spread (float): The same for the best constant.
         trusted_size (int): Up to this number of nodes all formulas that explain the data as well agree within
-            ``tolerance``.
+            ``tolerance``; of neighbours, for the nodes of a single graph.
         tolerance (float): Relative; for classes a share.
         apart (float): How far apart they are at most, up to there.
         rivals (tuple[Law, ...]): These formulas.
         alternatives (tuple[Law, ...]): Those of them that are another answer at 16 times the sizes.
         tried (int): Number of different terms of the space on this data.
-        largest (int): Nodes of the largest graph that was given.
+        largest (int): Nodes of the largest graph that was given, or neighbours of one node.
+        measure (str): What sizes count, ``"nodes"`` or ``"neighbours"``.
     """
 
     verdict: str
@@ -69,6 +70,7 @@ class Finding:
     alternatives: tuple[Law, ...]
     tried: int
     largest: int
+    measure: str = "nodes"
 
     @property
     def found(self) -> bool:
@@ -99,10 +101,11 @@ class Finding:
             others = f" and {more} more" if more else ""
             words.append(f"The data is explained as well by {self.alternatives[0]}{others}.")
         if self.trusted_size <= self.largest:
-            words.append("On larger graphs such formulas part from it: do not trust it there.")
+            where = "larger graphs" if self.measure == "nodes" else "nodes with more neighbours"
+            words.append(f"On {where} such formulas part from it: do not trust it there.")
         else:
             tried = ", the largest size that was tried" if self.trusted_size >= self.largest * FACTORS[-1] else ""
-            within = f"within {100 * self.tolerance:.2g} % up to {self.trusted_size} nodes{tried}"
+            within = f"within {100 * self.tolerance:.2g} % up to {self.trusted_size} {self.measure}{tried}"
             words.append(f"Formulas that explain the data about as well agree with it {within}.")
         return " ".join(words)
 
@@ -158,7 +161,10 @@ def find_law(
 
 
 def find_law_of(whole: Sample, y: Floats, level: Level, names: tuple[str, ...], classes: bool = False) -> Finding:
-    """:func:`find_law` of graphs as flat arrays, with their targets ``y`` and the ``names`` of the features."""
+    """:func:`find_law` of graphs as flat arrays, with their targets ``y`` and the ``names`` of the features.
+
+    Of a single graph, ``y`` may be those of the first nodes alone.
+    """
     if not np.isfinite(y).all():
         raise ValueError("find_law: a target is not finite")
     if len(y) < LEAST:
@@ -166,9 +172,11 @@ def find_law_of(whole: Sample, y: Floats, level: Level, names: tuple[str, ...], 
     if len(names) != whole.x.shape[1] - 1:
         raise ValueError(f"find_law: 'features' has {len(names)} names for {whole.x.shape[1] - 1} columns")
     sample = _first(whole, level)
-    terms, values = terms_and_values(sample, level)
+    most = min(len(y), ROWS[level]) if is_single(sample, level) else None
+    terms, values = terms_and_values(sample, level, most)
     matrix = Matrix.of(terms, values, len(names))
-    problem = _Problem(whole, sample, level, names, matrix, y, y[: len(values)], probes_of(sample, level))
+    probes = probes_of(sample, level)[: len(values)]
+    problem = _Problem(whole, sample, level, names, matrix, y, y[: len(values)], probes)
     return _find_classes(problem) if classes else _find_numbers(problem, values)
 
 
@@ -187,12 +195,23 @@ class _Problem:
 
     @property
     def largest(self) -> int:
-        return int(np.diff(self.whole.starts).max())
+        return largest_of(self.whole, self.level)
+
+    @property
+    def measure(self) -> str:
+        """What sizes count."""
+        return "neighbours" if is_single(self.whole, self.level) else "nodes"
+
+    def predicted(self, law: Law) -> Floats:
+        """What a law gives where there is a target."""
+        return law.predict(self.whole)[: len(self.y)]
 
     def nothing(self, spread: float) -> Finding:
         """The finding that there is nothing."""
         tried = len(self.matrix.terms)
-        return Finding("nothing", None, spread, spread, self.largest, math.inf, 0.0, (), (), tried, self.largest)
+        return Finding(
+            "nothing", None, spread, spread, self.largest, math.inf, 0.0, (), (), tried, self.largest, self.measure
+        )
 
     def finding(self, certain: bool, law: Law, rivals: list[Law], noise: float, spread: float, trust: Trust,
                 tolerance: float) -> Finding:  # fmt: skip
@@ -201,7 +220,7 @@ class _Problem:
         verdict = "approximate" if not certain else "undecided" if parted else "law"
         return Finding(
             verdict, law, noise, spread, max(trust.size, self.largest), tolerance, trust.apart, tuple(rivals),
-            parted if certain else (), len(self.matrix.terms), self.largest,
+            parted if certain else (), len(self.matrix.terms), self.largest, self.measure,
         )  # fmt: skip
 
 
@@ -220,7 +239,7 @@ def _find_numbers(problem: _Problem, values: Floats) -> Finding:
     certain = exact or (_simple(best, matrix) and structure_left(best, terms, problem.probes, values, y) > CHANCE)
     law = _law(best, problem)
     rivals = [_law(one, problem) for one in _rivals(candidates, matrix, y, certain)]
-    left = problem.y - law.predict(problem.whole)
+    left = problem.y - problem.predicted(law)
     noise = float(np.sqrt(np.square(left).mean())) / size
     error, slope = (0.0, 0.0) if certain else _drift(best, problem)
     tolerance = max(TOLERANCE, noise if certain else LOOSE * error)
@@ -244,7 +263,7 @@ def _find_classes(problem: _Problem) -> Finding:
     near = [one for one in rules[1:] if certain and one.length - best.length < RIVALS][:MOST_RIVALS]
     near = near or rules[1 : 1 + FEWEST_RIVALS] if not certain else near
     law, *rivals = [_law_of_rule(one, problem) for one in (best, *near)]
-    noise = float((law.predict(problem.whole) != problem.y).mean())
+    noise = float((problem.predicted(law) != problem.y).mean())
     tolerance = max(TOLERANCE, noise)
     trust = certify(problem.sample, problem.level, law, rivals, tolerance)
     return problem.finding(certain, law, rivals, noise, spread, trust, tolerance)
@@ -308,7 +327,7 @@ def _law(candidate: Candidate, problem: _Problem) -> Law:
     chosen = tuple(problem.matrix.terms[k] for k in candidate.columns)
     factors = list(candidate.coefficients)
     if candidate.fitted_numbers and len(problem.y) > len(problem.seen):
-        values = np.column_stack([values_of(term, problem.whole) for term in chosen])
+        values = np.column_stack([values_of(term, problem.whole)[: len(problem.y)] for term in chosen])
         again = fit(values, problem.y, 0.0, candidate.columns, candidate.intercept, candidate.noise)
         factors = list(again.coefficients)
     constant = factors.pop() if candidate.intercept else 0.0

@@ -80,11 +80,24 @@ class Law:
         return cls(terms, factors, constant, level, names, tuple(network.cuts), tuple(network.order))
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, target: str = "y", classes: Sequence[str] = ()) -> str:
+        """The formula as text, with the names of the target and of its classes.
+
+        Example:
+            >>> from gnpool.insight.laws import Law, Point, Term
+            >>> largest = Term(0, (Point(float("inf"), 0.0),))
+            >>> law = Law((largest,), (1.0,), 0.0, "set", ("mass",), cuts=(19.5,), order=(1, 0))
+            >>> print(law.text("kind", ("heavy", "light")))
+            kind = light if max_i(mass_i) <= 19.5, else heavy
+        """
         text = self._sum(lambda term: term.describe(self.features, self._element), " * ", number)
         if not self.cuts:
-            return f"y = {text}"
-        below = [f"{self.order[k]} if {text} <= {cut:.6g}" for k, cut in enumerate(self.cuts)]
-        return f"y = {', '.join(below)}, else {self.order[-1]}"
+            return f"{target} = {text}"
+        names = [classes[k] if classes else str(k) for k in self.order]
+        below = [f"{name} if {text} <= {cut:.6g}" for name, cut in zip(names, self.cuts, strict=False)]
+        return f"{target} = {', '.join(below)}, else {names[-1]}"
 
     def latex(self) -> str:
         r"""The formula in LaTeX.

@@ -17,6 +17,7 @@ from gnpool.insight.laws.points import COMMON, POINTS, Floats, Ints, Point, pool
 Level = Literal["graph", "set", "node"]
 ONE = -1  # the feature that is 1 everywhere: its sum over neighbours is the degree
 MOST_VALUES = 20_000_000  # numbers in the matrix of all terms; beyond, fewer points are tried in front
+MOST_INNER = 50_000_000  # numbers of one feature on the way there
 NEIGHBOURHOODS = math.log(2)  # nats: neighbours alone, or the node itself among them
 PLAIN = tuple(Point(p, growth) for p, growth in COMMON)
 DEPTHS = 4  # none to three hops
@@ -147,16 +148,19 @@ def features_of(sample: Sample) -> list[int]:
     return [ONE, *range(sample.x.shape[1] - 1)]
 
 
-def terms_and_values(sample: Sample, level: Level) -> tuple[list[Term], Floats]:
-    """Every term of the space, and its values: a row for each target, a column for each term."""
+def terms_and_values(sample: Sample, level: Level, most: int | None = None) -> tuple[list[Term], Floats]:
+    """Every term of the space, and its values: a row for each target, a column for each term.
+
+    ``most`` keeps the first rows alone: of a large graph, where some nodes have a target.
+    """
     terms: list[Term] = []
     columns: list[Floats] = []
 
     def add(found: list[Term], values: Floats) -> None:
         terms.extend(found)
-        columns.append(values.reshape(len(values), -1))
+        columns.append(values[:most].reshape(len(values[:most]), -1).copy())
 
-    rows = sample.nodes if level == "node" else len(sample.starts) - 1
+    rows = min(most or sample.nodes, sample.nodes) if level == "node" else len(sample.starts) - 1
     inner_points, outer_points = _points(sample, level, rows)
     for feature in features_of(sample):
         x = sample.x[:, [feature]]
@@ -209,7 +213,9 @@ def _points(sample: Sample, level: Level, rows: int) -> tuple[tuple[Point, ...],
     """The points of the two places: all of them, or the better known where there are too many numbers."""
     features = sample.x.shape[1]
     for inner, outer in ((POINTS, POINTS), (_plain(), POINTS), (_plain(), _plain())):
-        if rows * features * 2 * len(inner) * len(outer) <= MOST_VALUES:
+        pairs = len(inner) * len(outer)
+        on_the_way = sample.nodes * pairs if level == "node" else 0
+        if rows * features * 2 * pairs <= MOST_VALUES and on_the_way <= MOST_INNER:
             return inner, outer
     return _plain()[:4], _plain()[:4]
 

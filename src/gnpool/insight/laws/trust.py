@@ -15,12 +15,15 @@ FACTORS = (2, 4, 8, 16)
 GROWN = 8  # graphs of each size
 MOST_NODES = 20_000  # of a grown graph
 MOST_DENSE = 1000  # nodes on average, up to which graphs are also grown with the same density
+FEWER_NODES = 2000  # of a graph whose neighbourhoods grow
 WAYS = ("degree", "density")  # what stays as it is when a graph grows
+NEIGHBOURHOODS = "neighbourhoods"  # the way in which these grow, and not the graph
 
 
 @dataclass(frozen=True)
 class Trust:
-    """Up to ``size`` nodes all rivals are within the tolerance; ``apart`` is how far they are at most up to there.
+    """Up to ``size`` nodes, or neighbours of a node in a single graph, all rivals are within the tolerance; ``apart``
+    is how far they are at most up to there.
 
     ``parted`` holds, for each rival, how far it is from the law at the largest size that was tried.
     """
@@ -31,33 +34,38 @@ class Trust:
 
 
 def grown(sample: Sample, factor: int, way: str, seed: int = 0) -> Sample:
-    """Random graphs ``factor`` times as large: edges of the same degree or density, nodes drawn from given ones.
+    """Random graphs ``factor`` times as large: edges of the same degree or density, nodes drawn from given ones. With
+    :data:`NEIGHBOURHOODS` nodes have ``factor`` times as many neighbours instead.
 
     Half of the graphs draw their nodes from one given graph each, the others from all of them.
     """
-    random = np.random.default_rng([seed, factor, WAYS.index(way)])
+    random = np.random.default_rng([seed, factor, (*WAYS, NEIGHBOURHOODS).index(way)])
     sizes = np.diff(sample.starts)
     chosen = random.choice(len(sizes), GROWN)
     new = np.minimum(sizes[chosen] * factor, MOST_NODES)
+    if way == NEIGHBOURHOODS:
+        new = np.minimum(sizes[chosen], FEWER_NODES)
     starts = np.concatenate([[0], np.cumsum(new)])
     nodes, edges = [], []
     for k, (graph, size, start) in enumerate(zip(chosen, new, starts[:-1], strict=True)):
         from_all = k % 2 == 0
         low, high = (0, sample.nodes) if from_all else (int(sample.starts[graph]), int(sample.starts[graph + 1]))
         nodes.append(random.integers(low, high, size))
-        edges.append(_edges(sample, int(graph), int(size), way, random) + start)
+        edges.append(_edges(sample, int(graph), int(size), factor, way, random) + start)
     return Sample.of_arrays(
         sample.x[np.concatenate(nodes), :-1], new, np.concatenate(edges, axis=1) if sample.loops else None
     )
 
 
 def _edges(
-    sample: Sample, graph: int, size: int, way: str, random: np.random.Generator
+    sample: Sample, graph: int, size: int, factor: int, way: str, random: np.random.Generator
 ) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     """Random edges of a grown graph, both directions; no node is alone unless one of the given graph is."""
     first, last = sample.starts[graph], sample.starts[graph + 1]
     degrees = np.diff(sample.edge_starts[first : last + 1])
-    wanted = int(degrees.sum() * (size / (last - first)) ** (1 if way == "degree" else 2) / 2)
+    wanted = int(degrees.sum() * (size / (last - first)) ** (2 if way == "density" else 1) / 2)
+    if way == NEIGHBOURHOODS:
+        wanted *= factor
     pairs = random.integers(0, size, (2, wanted))
     pairs = pairs[:, pairs[0] != pairs[1]]
     if len(degrees) and degrees.min() > 0:
@@ -83,20 +91,34 @@ def certify(
     The sizes tried are 2, 4, 8 and 16 times those of the given graphs, grown with the same degrees and, for graphs that
     are not too large, with the same density. Differences are relative: the mean over the grown graphs, or for classes
     the share of those that get another class. ``error`` is what the law errs by on the given graphs, and ``slope`` the
-    power of the size with which it grew there: where it would pass the tolerance, trust ends too.
+    power of the size with which it grew there: where it would pass the tolerance, trust ends too. With targets of the
+    nodes of a single graph, the neighbourhoods grow and not the graph.
     """
-    largest, usual = int(np.diff(sample.starts).max()), float(np.diff(sample.starts).mean())
+    single = is_single(sample, level)
+    largest, usual = largest_of(sample, level), float(np.diff(sample.starts).mean())
     size, apart, holds = largest, 0.0, True
     parted = np.zeros(len(rivals))
     for factor in FACTORS:
         both = sample.loops and level != "set" and usual * factor <= MOST_DENSE
-        here = np.max([_apart(grown(sample, factor, way), law, rivals) for way in WAYS[: 1 + both]], axis=0)
+        ways = (NEIGHBOURHOODS,) if single else WAYS[: 1 + both]
+        here = np.max([_apart(grown(sample, factor, way), law, rivals) for way in ways], axis=0)
         parted = np.maximum(parted, here)
         worst = float(here.max(initial=0.0))
         holds = holds and worst <= tolerance and error * factor**slope <= tolerance
         if holds:
             size, apart = largest * factor, max(apart, worst)
     return Trust(size, apart, tuple(parted.tolist()))
+
+
+def is_single(sample: Sample, level: Level) -> bool:
+    """Whether the targets are those of the nodes of one graph, so that sizes are numbers of neighbours."""
+    return level == "node" and len(sample.starts) == 2
+
+
+def largest_of(sample: Sample, level: Level) -> int:
+    """The nodes of the largest graph, or the neighbours of the node with most of them in a single graph."""
+    counts = sample.edge_starts if is_single(sample, level) else sample.starts
+    return int(np.diff(counts).max())
 
 
 def _apart(graphs: Sample, law: Law, rivals: Sequence[Law]) -> Floats:

@@ -69,9 +69,13 @@ def panel(
     x_log: bool,
     x_ticks: Sequence[float] | None = None,
     y_range: tuple[float, float] | None = None,
+    limit: float | None = None,
     summary: str,
 ) -> Markup:
-    """One chart with a logarithmic y axis, as an SVG image that has a text for those who do not see it."""
+    """One chart with a logarithmic y axis, as an SVG image that has a text for those who do not see it.
+
+    A ``limit`` is drawn as an upright line: the largest size in training.
+    """
     xs = [x for one in series for x, value in zip(one.x, one.y, strict=True) if value is not None] or [1.0]
     low, high = y_range or value_range(series)
     right = 18 + LABEL_WIDTH * max([len(short(one.name)) for one in series if one.label], default=0)
@@ -83,6 +87,7 @@ def panel(
     return tag(
         "svg",
         _axes(x, y, ticks, y_ticks, x_label, y_label),
+        None if limit is None or not x.low <= limit <= x.high else _limit(limit, x, y),
         *(_series(one, x, y) for one in ordered),
         *_end_labels(series, x, y),
         class_="chart",
@@ -202,6 +207,15 @@ def _axes(x: Scale, y: Scale, x_ticks: Sequence[float], y_ticks: Sequence[float]
         tag("text", y_label, transform=f"translate(11 {(y.start + y.end) / 2:.0f}) rotate(-90)", class_="name middle")
     )
     return tag("g", *parts, aria_hidden="true")
+
+
+def _limit(limit: float, x: Scale, y: Scale) -> Markup:
+    at = x(limit)
+    left = at > (x.start + x.end) / 2
+    words = tag(
+        "text", "largest in training", x=at + (-5 if left else 5), y=y.start - 7, class_="tick end" if left else "tick"
+    )
+    return tag("g", tag("line", x1=at, x2=at, y1=y.start, y2=y.end, class_="limit"), words, aria_hidden="true")
 
 
 def _series(one: Series, x: Scale, y: Scale) -> Markup:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gnpool.display.poolings import NAMES
 from gnpool.report.answer import Answer, answer
-from gnpool.report.fitted import fit_answer, fit_pooling
+from gnpool.report.fitted import fit_answer, fit_boxes, fit_pooling
 from gnpool.report.grids import run_so_far
 from gnpool.report.page.headline import headline
 from gnpool.report.page.learning import learning_figures
@@ -20,7 +20,7 @@ from gnpool.report.page.markup import Markup, data_block, join, tag
 from gnpool.report.page.plane import HIGH, LOW, Walk, crystals_table, ends_table, plane_data, plane_svg, walks
 from gnpool.report.page.runs import runs_section
 from gnpool.report.page.sizes import FLOOR, size_figures, size_lines
-from gnpool.report.page.tables import anchor, html_sheet, mark, overview, pairs_table, sheets
+from gnpool.report.page.tables import anchor, html_sheet, mark, number_table, overview, pairs_table, sheets
 from gnpool.report.study import Study
 from gnpool.report.verdicts import Counts, by_kind, is_published
 
@@ -111,10 +111,14 @@ def _answer(first: Answer, study: Study) -> Markup:
     if first.counts is not None:
         bars = tag("div", *(_bar(kind, counts) for kind, counts in first.counts.items() if counts.total), class_="bars")
     lines = tag("div", title, *more, class_="answer")
+    boxes = [] if study.fit is None else fit_boxes(study.fit)
+    found = [number_table(title, head, rows) for title, head, rows in boxes]
+    beside = tag("div", *found, class_="boxes") if found else None
     return tag(
         "section",
         lines,
         bars,
+        beside,
         headline(study.tables) if study.fit is None else None,
         overview(study.tables),
         id="answer",
@@ -140,7 +144,12 @@ def _sizes(tables: Sequence[Mapping[str, Any]]) -> Markup | None:
     figures = []
     titles = []
     for table in tables:
-        found = size_figures(size_lines(table), unit=str(table.get("unit", "%")))
+        found = size_figures(
+            size_lines(table),
+            x_label=str(table.get("sizes_of", "nodes")),
+            unit=str(table.get("unit", "%")),
+            limit=table.get("trained_up_to"),
+        )
         if found:
             figures += found
             titles.append(str(table["title"]))

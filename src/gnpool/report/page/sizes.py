@@ -44,8 +44,10 @@ def size_lines(table: Result) -> list[SizeLine]:
     return [SizeLine(task, model, cells) for (task, model), cells in found.items()]
 
 
-def size_figures(lines: Sequence[SizeLine], *, x_label: str = "nodes", unit: str = "%") -> list[Markup]:
-    """A figure for each task; all have the same y axis."""
+def size_figures(
+    lines: Sequence[SizeLine], *, x_label: str = "nodes", unit: str = "%", limit: float | None = None
+) -> list[Markup]:
+    """A figure for each task; all have the same y axis. ``limit`` is the largest size in training."""
     tasks: dict[str, list[Series]] = {}
     single = [line for line in lines if len(line.cells) == 1 and all(c.get("ours") for c in line.cells.values())]
     lines = [line for line in lines if len(line.cells) > 1]
@@ -68,7 +70,10 @@ def size_figures(lines: Sequence[SizeLine], *, x_label: str = "nodes", unit: str
             x_log=True,
             x_ticks=sizes,
             y_range=value_range(everything),
-            summary="Error against size. " + "; ".join(_ends(one, unit) for one in series),
+            limit=limit,
+            summary=("" if limit is None else f"The largest size in training is {limit:g}. ")
+            + "Error against size. "
+            + "; ".join(_ends(one, unit) for one in series),
         )
         title = tag("figcaption", task) if task else None
         numbers = tag("details", tag("summary", "Numbers"), _numbers(task, [ln for ln in lines if ln.task == task]))
