@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch_geometric.utils.sparse import index2ptr
@@ -110,3 +112,26 @@ def _looking(tensor: Tensor) -> bool:
 
 def _one_segment(rows: Tensor) -> Tensor:
     return torch.arange(2, device=rows.device) * rows.size(0)
+
+
+class PoolsSegments:
+    """The forward pass of an aggregation that pools rows whose segments are known; it stands before ``Aggregation``."""
+
+    assert_two_dimensional_input: Callable[[Tensor, int], None]
+
+    def forward(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+        max_num_elements: int | None = None,
+    ) -> Tensor:
+        r"""Pools the rows of ``x``; ``max_num_elements`` is a size that no segment exceeds."""
+        self.assert_two_dimensional_input(x, dim)
+        return self.pool(x, Segments(x, index, ptr, dim_size, max_num_elements))
+
+    def pool(self, x: Tensor, segments: Segments) -> Tensor:
+        """Pool rows whose segments are known."""
+        raise NotImplementedError

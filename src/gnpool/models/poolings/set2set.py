@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import aggr
 
-from gnpool.models.poolings.segments import Segments
+from gnpool.models.poolings.segments import PoolsSegments, Segments
 
 
-class Set2Set(aggr.Set2Set):
+class Set2Set(PoolsSegments, aggr.Set2Set):
     r""":class:`torch_geometric.nn.aggr.Set2Set` with its LSTM of one layer written out and its softmax dense, since
     :class:`torch.nn.LSTM` has no batching rule for :func:`torch.vmap`. Values, parameters and ``state_dict`` are those
     of PyG's. An empty segment attends to nothing: the half that holds r is 0.
@@ -34,19 +34,6 @@ class Set2Set(aggr.Set2Set):
         if isinstance(processing_steps, bool) or not isinstance(processing_steps, int) or processing_steps < 1:
             raise ValueError(f"Set2Set: 'processing_steps' must be a positive integer, got {processing_steps!r}")
         super().__init__(in_channels, processing_steps)
-
-    def forward(
-        self,
-        x: Tensor,
-        index: Tensor | None = None,
-        ptr: Tensor | None = None,
-        dim_size: int | None = None,
-        dim: int = -2,
-        max_num_elements: int | None = None,
-    ) -> Tensor:
-        r"""Pools the rows of ``x``; ``max_num_elements`` is a size that no segment exceeds."""
-        self.assert_two_dimensional_input(x, dim)
-        return self.pool(x, Segments(x, index, ptr, dim_size, max_num_elements))
 
     def pool(self, x: Tensor, segments: Segments) -> Tensor:
         """Pool rows whose segments are known."""

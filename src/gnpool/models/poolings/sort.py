@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.aggr import Aggregation
 
-from gnpool.models.poolings.segments import Segments
+from gnpool.models.poolings.segments import PoolsSegments, Segments
 
 
-class SortPooling(Aggregation):
+class SortPooling(PoolsSegments, Aggregation):
     r"""The sort pooling of `"An End-to-End Deep Learning Architecture for Graph Classification"
     <https://muhanzhang.github.io/papers/AAAI_2018_DGCNN.pdf>`_: the k nodes with the largest last channel, in
     descending order, one after the other; zeros where a graph has fewer.
@@ -46,19 +46,6 @@ class SortPooling(Aggregation):
         self.k = k
         self.sort_channels = sort_channels
         self.out_channels = k * channels
-
-    def forward(
-        self,
-        x: Tensor,
-        index: Tensor | None = None,
-        ptr: Tensor | None = None,
-        dim_size: int | None = None,
-        dim: int = -2,
-        max_num_elements: int | None = None,
-    ) -> Tensor:
-        r"""Pools the rows of ``x``; ``max_num_elements`` is a size that no segment exceeds."""
-        self.assert_two_dimensional_input(x, dim)
-        return self.pool(x, Segments(x, index, ptr, dim_size, max_num_elements))
 
     def pool(self, x: Tensor, segments: Segments) -> Tensor:
         """Pool rows whose segments are known."""
