@@ -459,7 +459,10 @@ BAD_LISTS: dict[str, tuple[list[Any], str]] = {
     "no x": ([Data(y=1.0)], r"graph 0 \(from 0\) must have 'x' or 'num_nodes'"),
     "no nodes": ([Data(x=torch.ones(0, 1), y=1.0)], r"graph 0 \(from 0\) has no nodes"),
     "no y": ([Data(x=torch.ones(2, 1))], r"'y' of graph 0 \(from 0\) must be one number, got nothing"),
-    "long y": ([Data(x=torch.ones(2, 1), y=torch.ones(2))], r"'y' of graph 0 .* must be one number, got shape \[2\]"),
+    "long y": (
+        [Data(x=torch.ones(2, 1), y=torch.ones(2))],
+        r"'y' of graph 0 .* got shape \[2\]; targets of nodes need --target",
+    ),
     "NaN": ([Data(x=torch.ones(2, 1), y=float("nan"))], r"column 'y': the target is missing \(item 0, from 0\)"),
     "edges": (
         [Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0], [2]]), y=1.0)],

@@ -277,7 +277,9 @@ def _targets(
             got = "nothing" if value is None else got
             numbers = "one number" if width == 1 else f"{width} numbers"
             per = numbers if level == "graph" else f"{numbers.replace('one', 'a')} for each of its {size} nodes"
-            raise DataError(f"'y' of graph {number} (from 0) must be {per}, got {got}", file=file)
+            of_nodes = level == "graph" and plain and size > 1 and value.numel() == size
+            hint = "; targets of nodes need --target node (level='node')" if of_nodes else ""
+            raise DataError(f"'y' of graph {number} (from 0) must be {per}, got {got}{hint}", file=file)
     values = torch.cat([value.reshape(-1, width).to(torch.float64) for value in found]).numpy()
     names = ["y"] if width == 1 else [f"y{k}" for k in range(width)]
     columns = [Column(name, np.ascontiguousarray(values[:, k])) for k, name in enumerate(names)]

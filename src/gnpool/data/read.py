@@ -79,7 +79,8 @@ def read_graphs(
         raise ValueError(f"read_graphs: 'level' must be one of {LEVELS}, got {level!r}")
     names = (y,) if isinstance(y, str) else tuple(y)
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"read_graphs: 'y' must name one column or several different ones, got {y!r}")
+        got = ", ".join(names) or "none"
+        raise ValueError(f"read_graphs: 'y' must name one column or several different ones, got {got}")
     if is_networkx(source):
         source = [source]
     if isinstance(source, Mapping):

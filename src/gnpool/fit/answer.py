@@ -251,7 +251,8 @@ def _nearest(study: Study, chosen: Entry) -> list[str]:
         if formula is None:
             found.append("For another target no formula of poolings is related to it.")
             continue
-        kind = "A law that fits" if finding.found else "No law was found; the nearest formula"
+        head = "No law fits as well" if finding.found else "No law was found"
+        kind = f"{head}; the nearest formula"
         entry = next((entry for entry in study.entries if entry.label == LAW), None)
         if entry is None or len(study.findings) > 1:
             found.append(f"{kind} is {formula}.")
