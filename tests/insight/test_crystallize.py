@@ -62,7 +62,7 @@ def test_a_network_that_learned_the_growth_becomes_exact(name, names):
         batch_size=16, validation=validation,
     )  # fmt: skip
     learned = fit.model(fit.best())
-    crystal = crystallize(learned, train, validation, task.loss, epochs=12, trials=8)
+    crystal = crystallize(learned, train, validation, task.loss, epochs=12)
     assert crystal.choice.poolings == {"aggr": {"one": names[0]}, "readout": {"one": names[1]}}
     test = Batches(task.dataset("test", count=20), 20, seed=None)
     before, after = (evaluate_items(model, test, task.metric).mean() for model in (learned, crystal.model))

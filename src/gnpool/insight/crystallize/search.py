@@ -141,7 +141,7 @@ def crystallize(
     choice, reason = judge.choose(refitted)
     state = {} if choice.learned else _finished(refits, choice, train, validation, final_validation)
     if state is None:
-        choice, reason = given, f"{choice.describe()} is beaten by the model as given on validation graphs ({reason})"
+        choice, reason = given, f"on validation graphs, {choice.describe()} is no better than the model as given"
     elif choice.learned:
         choice, reason = given, f"no named pooling is as good ({reason}); the model stays as it was given"
     chosen = seeded(functools.partial(replaced, model, choice.poolings, choice.biases), 0)
@@ -156,12 +156,12 @@ def crystallize(
 def _finished(
     refits: Refits, choice: Trial, train: Batches, validation: Batches, final_validation: bool
 ) -> dict[str, Tensor] | None:
-    """The weights of the chosen form; None if the model as given, which knows the same graphs, beats it."""
+    """The weights of the chosen form; None if the rule prefers the model as given, which knows the same graphs."""
     choice = refits.finish(choice, "train", train)
     plain = Judge(copy.deepcopy(refits.model), validation, refits.loss, refits.call, refits.device)
-    given = replace(choice, losses=plain.given[None])
+    given = Trial({path: {} for path in choice.poolings}, True, "given", losses=plain.given[None])
     named = replace(choice, losses=plain.losses(refits.made(choice))[None])
-    if plain.beats(given, named):
+    if plain.choose([given, named])[0] is given:
         return None
     return refits.finish(choice, "all", everything(train, validation)).state if final_validation else choice.state
 

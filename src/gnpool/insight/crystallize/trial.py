@@ -60,12 +60,17 @@ class Trial:
 
     @property
     def complexity(self) -> tuple[int, ...]:
-        """Fewer learned layers, fewer poolings, no biases, one pooling throughout, simpler names come first."""
+        """One pooling in each place, fewer learned layers, no biases, one pooling throughout, simpler names come first.
+
+        Two named poolings in one place are less simple than a learned one: together they can imitate many others at the
+        sizes that they were fitted to, and lead astray beyond.
+        """
         layers = [[name for text in names.values() for name in names_in(text)] for names in self.poolings.values()]
+        second = sum(max(0, len(names) - 1) for names in layers)
         learned = sum(not names for names in layers)
-        parts = sum(len(names) or 2 for names in layers)
         kinds = set(map(tuple, layers)) if len(layers) >= STACK else {()}
-        return (learned, parts, self.biases, len(kinds), sum(BY_NAME[name].rank for names in layers for name in names))
+        ranks = sum(BY_NAME[name].rank for names in layers for name in names)
+        return (second, learned, self.biases, len(kinds), ranks)
 
     def describe(self, weights: bool = False) -> str:
         """In words, layer by layer; with ``weights`` also what it began with, if that was not the learned ones."""
