@@ -55,9 +55,11 @@ def process_pool(
 
     def listen() -> None:
         while True:
+            over = ended.is_set()  # asked first: what was said before the end is there by now
             if messages.empty():
-                if ended.wait(LISTEN_SECONDS):
+                if over:
                     return
+                ended.wait(LISTEN_SECONDS)
                 continue
             message = messages.get()
             try:
