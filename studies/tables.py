@@ -262,6 +262,31 @@ def trust_table(runs: list[dict[str, Any]]) -> str:
     return table(["laws", "noise", "trust holds", "trusted up to, times the size", "twice the size holds"], rows)
 
 
+def coverage(runs: list[dict[str, Any]]) -> str:
+    """The stated size of trust beside the plain rules to trust up to a fixed multiple of the size, over all runs."""
+    runs = [run for run in runs if run["errors"]]
+    held = sum(map(studied.trusted, runs))
+    reach = statistics.geometric_mean(run["factor"] for run in runs)
+    plain = {
+        factor: sum(studied.trusted({**run, "factor": factor}) for run in runs) / len(runs)
+        for factor in studied.FACTORS
+    }
+    others = ", ".join(f"{100 * rate:.1f} % ({factor} times)" for factor, rate in plain.items())
+    return (
+        f"Over all {len(runs):,} runs with a formula, trust holds in {share(held, len(runs))}, and reaches {reach:.1f} "
+        f"times the size (geometric mean). With the same tolerances, a fixed multiple of the size holds in {others}."
+    )
+
+
+def planned(runs: list[dict[str, Any]]) -> str:
+    """How much of the plan has been run."""
+    jobs = len(list(studied.plan()))
+    return (
+        f"The study is planned for {jobs:,} runs: {studied.MANY} seeds for {len(studied.OFTEN)} laws and {studied.FEW} "
+        f"for the others. {len(runs):,} have been run so far."
+    )
+
+
 def false_laws(runs: list[dict[str, Any]]) -> str:
     """Wrong formulas that were called a law."""
     wrong = [run for run in runs if run["verdict"] == "law" and not studied.right(run)]
@@ -273,34 +298,30 @@ def false_laws(runs: list[dict[str, Any]]) -> str:
 
 
 def crystals_table(runs: list[dict[str, Any]]) -> str:
-    """What the earlier method and the present one made of the same trained networks."""
-    methods = {crystals.EARLIER: "before", crystals.PRESENT: "now"}
-    by_name = {(run["case"], run["seed"], run["method"]): run for run in runs}
+    """What trained networks were crystallised to, and their errors before and after."""
     rows = []
-    for case, seed in dict.fromkeys((run["case"], run["seed"]) for run in runs):
-        both = [by_name.get((case, seed, method)) for method in methods]
-        if None in both:
-            continue
-        cells = [f"{run['text']}: {crystals.shown(run)}" for run in both if run]
-        rows.append([crystals.CASES[case].text, f"{both[0]['learned']:.2g} %" if both[0] else "", *cells])
-    return table(["target", "error of the learned network", *methods.values()], rows)
+    for run in sorted(runs, key=lambda run: (list(crystals.CASES).index(run["case"]), run["seed"])):
+        text = run["text"].replace("learned GNP", "learned")
+        cells = [f"{run['learned']:.2g} %", text, crystals.shown(run), f"{run['steps']:,}"]
+        rows.append([crystals.CASES[run["case"]].text, *cells])
+    return table(["target", "learned network", "crystallised to", "crystallised network", "steps"], rows)
 
 
 def crystals_counts(runs: list[dict[str, Any]]) -> str:
-    """How many laws each method has found, of those that both were run on."""
-    done = [{run["case"] for run in runs if run["method"] == method} for method in (crystals.EARLIER, crystals.PRESENT)]
-    laws = [case for case in crystals.CASES if crystals.CASES[case].inside and all(case in cases for cases in done)]
-    found = [
-        sum(crystals.right(run) for run in runs if run["method"] == method and run["case"] in laws)
-        for method in (crystals.EARLIER, crystals.PRESENT)
-    ]
-    return f"Of {len(laws)} laws the earlier method found {found[0]}, and the present one {found[1]}."
+    """How many laws were found, and how often a target without a law kept its learned poolings."""
+    inside = [run for run in runs if crystals.CASES[run["case"]].inside]
+    outside = [run for run in runs if not crystals.CASES[run["case"]].inside]
+    found, kept = (sum(map(crystals.right, part)) for part in (inside, outside))
+    return (
+        f"{found} of {len(inside)} laws were found. {kept} of {len(outside)} targets that named poolings cannot say "
+        "kept their learned poolings."
+    )
 
 
 def crystal_blocks() -> dict[str, str]:
     """Every generated part of the page on crystallising, by name."""
     runs = read_runs(RESULTS / "crystals.json")
-    return {"crystals": crystals_table(runs), "crystal counts": crystals_counts(runs)}
+    return {"crystals": f"{crystals_counts(runs)}\n\n{crystals_table(runs)}"}
 
 
 def blocks() -> dict[str, str]:
@@ -329,8 +350,9 @@ def blocks() -> dict[str, str]:
 
 def law_blocks() -> dict[str, str]:
     """Every generated part of the page on laws, by name."""
-    runs = read_runs(RESULTS / "found.json")
-    return {"found": found_table(runs), "trust": trust_table(runs), "false": false_laws(runs)}
+    runs = list(studied.stored(RESULTS / "found.json").values())
+    tables = {"found": found_table(runs), "trust": trust_table(runs)}
+    return {**tables, "coverage": coverage(runs), "false": false_laws(runs), "planned": planned(runs)}
 
 
 def readme_blocks() -> dict[str, str]:

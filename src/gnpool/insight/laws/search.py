@@ -195,11 +195,28 @@ def screen(values: Floats, costs: Floats, others: Floats, y: Floats, like: Candi
 
 def fit(values: Floats, y: Floats, cost: float, columns: tuple[int, ...], intercept: bool, noise: str) -> Candidate:
     """The numbers of one law by least squares; simple factors take the place of fitted ones where that is shorter."""
+    return min(with_numbers(values, y, cost, columns, intercept, noise), key=lambda one: one.length)
+
+
+def fit_simply(
+    values: Floats, y: Floats, cost: float, columns: tuple[int, ...], intercept: bool, noise: str, odds: float
+) -> Candidate:
+    """The same with as few fitted numbers as a description allows that is at most ``odds`` nats longer."""
+    found = with_numbers(values, y, cost, columns, intercept, noise)
+    shortest = min(one.length for one in found)
+    near = [one for one in found if one.length <= shortest + odds]
+    return min(near, key=lambda one: (one.fitted_numbers, one.length))
+
+
+def with_numbers(
+    values: Floats, y: Floats, cost: float, columns: tuple[int, ...], intercept: bool, noise: str
+) -> list[Candidate]:
+    """One law with every choice of which of its factors are simple and which are fitted."""
     design = _design(values, intercept)
     shared = cost + (design.shape[1] - 1) * ANOTHER + math.log(len(y)) / 2
     free = _solve(design, y, noise, {})
     near = {k: nearest_nice(free[0][k]) for k in range(values.shape[1])}
-    best: Candidate | None = None
+    found = []
     for count in range(len(near) + 1):
         for chosen in itertools.combinations(near, count):
             fixed = {k: near[k] for k in chosen}
@@ -208,10 +225,8 @@ def fit(values: Floats, y: Floats, cost: float, columns: tuple[int, ...], interc
             tried = Candidate(columns, intercept, noise, *solved, 0.0)
             simple = sum(SIGN_AND_ONE if abs(factor) == 1 else SIGN_AND_NICE for factor in fixed.values())
             price = shared + simple + numbers * _price_of_a_number(y)
-            tried = replace(tried, length=_left(tried, values, y) + price)
-            best = tried if best is None or tried.length < best.length else best
-    assert best is not None
-    return best
+            found.append(replace(tried, length=_left(tried, values, y) + price))
+    return found
 
 
 def _price_of_a_number(y: Floats) -> float:
