@@ -432,3 +432,37 @@ def test_trust_ends_where_the_error_would_grow():
     law = Law((Term(0, (MEAN,)),), (1.0,), 0.0, "set", ("x",))
     assert certify(sample, "set", law, [], 0.1, error=0.03, slope=1.0).size == 2 * 8
     assert certify(sample, "set", law, [], 0.1, error=0.03, slope=0.0).size == 16 * 8
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        (lambda x: x.sum(), "y = sum_i(x_i)"),
+        (lambda x: x.mean(), "y = mean_i(x_i)"),
+        (lambda x: x.max() - x.min(), "y = max_i(x_i) - min_i(x_i)"),
+    ],
+    ids=["sum", "mean", "range"],
+)
+def test_sets_of_one_size_cannot_tell_growths_apart(target, name):
+    generator = torch.Generator().manual_seed(0)
+    draws = [torch.rand(30, 1, generator=generator) for _ in range(200)]
+    found = find_law([Data(x=x, y=target(x).view(1)) for x in draws])
+    assert (found.verdict, str(found.law), found.trusted_size) == ("undecided", name, 30)
+    larger = Data(x=torch.rand(300, 1, generator=generator))
+    assert found.law.predict([larger])[0] == pytest.approx(float(target(larger.x)), rel=1e-5)
+    assert any(abs(one.predict([larger])[0] / found.law.predict([larger])[0] - 1) > 0.5 for one in found.alternatives)
+
+
+def test_classes_of_sets_of_one_size_have_rivals_too():
+    generator = torch.Generator().manual_seed(0)
+    draws = [torch.rand(30, 1, generator=generator) for _ in range(200)]
+    found = find_law([Data(x=x, y=(x.mean() > 0.5).long()) for x in draws], classes=True)
+    assert found.verdict == "undecided"
+    assert found.trusted_size == 30
+
+
+def test_terms_that_are_equal_everywhere_are_no_rivals():
+    generator = torch.Generator().manual_seed(0)
+    sizes = [int(torch.randint(5, 15, (), generator=generator)) for _ in range(100)]
+    found = find_law([Data(x=torch.ones(n, 1), y=torch.tensor([1.0 / n])) for n in sizes])
+    assert (found.verdict, str(found.law), found.alternatives) == ("law", "y = 1/n", ())

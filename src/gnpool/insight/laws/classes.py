@@ -43,7 +43,7 @@ def search_classes(matrix: Matrix, y: Ints, count: int) -> list[Rule]:
     """Rules in the order of the length of the description, shortest first; ``count`` is the number of classes."""
     related = _related(matrix.values, y, count)
     first = np.argsort(-related)[:SINGLES]
-    rules = [_rule(matrix, (int(k),), (1.0,), 0.0, y, count) for k in first if related[k] > 0]
+    rules = [rule_of(matrix, (int(k),), (1.0,), 0.0, y, count) for k in first if related[k] > 0]
     if count == 2:
         for columns in pairs_near(matrix, y.astype(np.float64), PAIRS):
             rules += _pair_rules(matrix, columns, y)
@@ -94,7 +94,7 @@ def _pair_rules(matrix: Matrix, columns: tuple[int, int], y: Ints) -> list[Rule]
     fitted = math.log(len(y)) / 2 + RANGE
     sign = math.copysign(1.0, b / a)
     choices = [(abs(b / a) * sign, fitted), *((sign * nice, SIGN_AND_NICE) for nice in NICE_RATIOS)]
-    return [_rule(matrix, columns, (1.0, ratio), price + ANOTHER, y, 2) for ratio, price in choices]
+    return [rule_of(matrix, columns, (1.0, ratio), price + ANOTHER, y, 2) for ratio, price in choices]
 
 
 def _direction(design: Floats, y: Ints) -> tuple[float, float]:
@@ -110,9 +110,10 @@ def _direction(design: Floats, y: Ints) -> tuple[float, float]:
     return a, b
 
 
-def _rule(
+def rule_of(
     matrix: Matrix, columns: tuple[int, ...], factors: tuple[float, ...], price: float, y: Ints, count: int
 ) -> Rule:
+    """The rule that cuts a sum of terms in the best places; ``price`` is the length of its factors."""
     score = matrix.values[:, list(columns)] @ np.array(factors)
     means = [score[y == k].mean() if (y == k).any() else math.inf for k in range(count)]
     order = tuple(int(k) for k in np.argsort(means, kind="stable"))

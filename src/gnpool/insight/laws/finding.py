@@ -24,6 +24,7 @@ from gnpool.insight.laws.refine import refined
 from gnpool.insight.laws.search import Candidate, Matrix, fit, fit_simply, predictions, search, structure_left
 from gnpool.insight.laws.space import Level, Sample, level_of, terms_and_values, values_of
 from gnpool.insight.laws.trust import FACTORS, Trust, certify, is_single, largest_of
+from gnpool.insight.laws.twins import rules_with_twins, with_twins
 
 VERSION = 3  # of the finder: a change of what it finds is another version, so that studies do not mix outcomes
 ROWS = {"graph": 1000, "set": 1000, "node": 3000}  # targets that the search looks at; the numbers are fitted to all
@@ -240,6 +241,7 @@ def _find_numbers(problem: _Problem, values: Floats) -> Finding:
     candidates = search(matrix.values, y, matrix.costs)
     if _relative(candidates[0], y) > EXACT:
         candidates = refined(candidates, matrix, problem.sample, y)
+    candidates = with_twins(candidates, matrix, problem.sample, level, y)
     best = candidates[0]
     exact = _relative(best, y) <= EXACT
     terms = matrix.values[:, list(best.columns)]
@@ -265,6 +267,7 @@ def _find_classes(problem: _Problem) -> Finding:
     if count < 2 or anything_of_classes(problem.matrix, y, count) > NOTHING:
         return problem.nothing(spread)
     rules = search_classes(problem.matrix, y, count)
+    rules = rules_with_twins(rules, problem.matrix, problem.sample, problem.level, y, count)
     best = rules[0]
     if best.length >= constant_length(y, count):
         return problem.nothing(spread)
