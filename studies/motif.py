@@ -131,7 +131,7 @@ def study(data: Path, name: str, device: str, seeds: int = SEEDS, **more: Any) -
     def made() -> MotifNet:
         net = MotifNet(aggr, readout, **options, **more)
         if name in MEASURED:
-            set_sizes(net, batch.x, batch.edge_index, batch.batch, batch.num_graphs)
+            set_sizes(net, batch.x, batch.edge_index, batch.batch, batch.batch_size)
         return net
 
     fit = fit_many(
