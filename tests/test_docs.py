@@ -138,8 +138,9 @@ def test_a_notebook_runs_like_in_jupyter(tmp_path: Path) -> None:
 def test_figures_are_drawn(tmp_path: Path) -> None:
     doc_figures.growth(tmp_path / "a.png")
     doc_figures.p_and_q(tmp_path / "b.png")
-    doc_figures.plane(tmp_path / "c.png")
-    assert all((tmp_path / file).read_bytes().startswith(b"\x89PNG") for file in ("a.png", "b.png", "c.png"))
+    doc_figures.plane(tmp_path / "c.png", epochs=2)
+    doc_figures.lattice(tmp_path / "d.png")
+    assert all((tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG") for name in "abcd")
 
 
 @pytest.fixture
