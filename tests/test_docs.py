@@ -84,14 +84,11 @@ def test_the_readme_is_short() -> None:
     assert len((check_docs.ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
-LONGEST = {"numerics.md": 300}  # pages that are still to be shortened
-
-
 @pytest.mark.parametrize("path", check_docs.files(("docs/*.md",)), ids=name)
 def test_pages_that_people_write_are_short(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     written = re.sub(r"<!-- \w+:(?!end)[\w ]+ -->\n.*?<!-- \w+:end -->\n", "", text, flags=re.DOTALL)
-    assert len(written.splitlines()) <= LONGEST.get(path.name, 250)
+    assert len(written.splitlines()) <= 250
 
 
 @pytest.mark.slow
