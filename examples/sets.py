@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch_geometric.data import Data
 
-from gnpool import GNPAggregation, crystallize, fit_portfolio, read
+from gnpool import GNPAggregation, Setting, crystallize, fit_many, read
 
 
 class Net(torch.nn.Module):
@@ -34,9 +34,11 @@ def main(epochs: int = 20) -> tuple[str, float]:
     draws = [torch.rand(n, 1) for n in torch.randint(5, 15, (300,)).tolist()]
     sets = [Data(x=x, y=x.max().view(1)) for x in draws]
     train, validation = sets[:240], sets[240:]
-    found = fit_portfolio(Net, train, loss, validation=validation, epochs=epochs, batch_size=16)
-    print(read(found.model))
-    crystal = crystallize(found.model, train, validation, loss, epochs=10)
+    setting = Setting(lr=1e-2, optimizer="adam")
+    fit = fit_many(Net, train, loss, setting, seeds=2, validation=validation, epochs=epochs, batch_size=16)
+    model = fit.model(fit.best())
+    print(read(model))
+    crystal = crystallize(model, train, validation, loss, epochs=5, trials=4)
     large = torch.rand(1000, 1)
     exact = crystal.model(large, torch.zeros(1000, dtype=torch.long)).item()
     error = 100 * abs(exact / large.max().item() - 1)
