@@ -4,8 +4,8 @@
     python -m studies.arena --collect            # write what the store has by now, and run nothing
 
 It is ``gnpool reproduce`` with an end: after so many seconds it stops as after Ctrl-C, and what is finished is kept.
-The tables, with every seed, go to results/learned/arena.json, from which docs/arena.md is made; tables that the file
-holds and the store does not stay.
+The tables, with every seed, go to results/learned/arena.json, from which docs/arena-results.md is made. Tables that
+only the file holds stay there.
 """
 
 from __future__ import annotations

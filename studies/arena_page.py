@@ -1,7 +1,7 @@
-"""The tables of docs/arena.md: our results, published numbers from their JSON, and the parts of the benchmarks.
+"""The tables of docs/arena.md (parts of the benchmarks) and docs/arena-results.md (our results, published numbers).
 
-python -m studies.arena_page           # draws the picture and writes the tables into the page
-python -m studies.arena_page --check   # fails if the page is out of step
+python -m studies.arena_page           # draws the picture and writes the tables into the pages
+python -m studies.arena_page --check   # fails if a page is out of step
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from studies.arena_scores import Found, best_published, fullest, of_ours
 from studies.files import read_runs
 from studies.tables import table
 
-PAGE = Path(__file__).parents[1] / "docs" / "arena.md"
+PAGES = Path(__file__).parents[1] / "docs"
 RESULTS = Path(__file__).parents[1] / "results" / "learned"
 BEGIN, END = "<!-- arena:{} -->\n", "<!-- arena:end -->"
 MANY = 6  # parts
@@ -224,23 +224,29 @@ def basis_block() -> str:
 
 
 def blocks() -> dict[str, str]:
-    """All generated blocks by name."""
+    """The generated blocks of the page on the benchmarks, by name."""
+    return {"parts": parts_block(), "headline": headline_block()}
+
+
+def result_blocks() -> dict[str, str]:
+    """The generated blocks of the page of results, by name."""
     return {
-        "parts": parts_block(),
-        "headline": headline_block(),
         "results": results_block(),
         "basis": basis_block(),
         "published": "\n\n".join(published_block(name) for name in published_tables()),
     }
 
 
-def filled(page: str) -> str:
+FILLED = {PAGES / "arena.md": blocks, PAGES / "arena-results.md": result_blocks}
+
+
+def filled(page: str, parts: dict[str, str]) -> str:
     """The page with every block between its marks written anew."""
-    for name, text in blocks().items():
+    for name, text in parts.items():
         begin = BEGIN.format(name)
         head, found, rest = page.partition(begin)
         if not found:
-            raise ValueError(f"docs/arena.md has no block {name!r}")
+            raise ValueError(f"the page has no block {name!r}")
         page = f"{head}{begin}\n{text}\n\n{END}{rest.partition(END)[2]}"
     return page
 
@@ -248,16 +254,18 @@ def filled(page: str) -> str:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing, and fail if the page is out of step")
+    parser.add_argument("--check", action="store_true", help="change nothing, and fail if a page is out of step")
     given = parser.parse_args()
-    page = PAGE.read_text(encoding="utf-8")
-    new = filled(page)
-    if not given.check:
-        draw(fullest(read_runs(RESULTS / arena.OUT.name)))
-    if given.check and new != page:
-        sys.exit("docs/arena.md is out of step: run python -m studies.arena_page")
-    if new != page:
-        PAGE.write_text(new, encoding="utf-8")
+    old = {path: path.read_text(encoding="utf-8") for path in FILLED}
+    new = {path: filled(text, FILLED[path]()) for path, text in old.items()}
+    if given.check:
+        if behind := [path.name for path in FILLED if new[path] != old[path]]:
+            sys.exit(f"out of step: {', '.join(behind)}; run: python -m studies.arena_page")
+        return
+    draw(fullest(read_runs(RESULTS / arena.OUT.name)))
+    for path, text in new.items():
+        if text != old[path]:
+            path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The page of the arena: its tables and its lines, and that they are in step with the stored results."""
+"""The pages of the arena: their tables and lines, and that they are in step with the stored results."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from studies import arena, arena_basis, arena_figure, arena_page, arena_scores
 from studies.files import read_runs
 
 
-def test_the_page_is_in_step() -> None:
-    page = arena_page.PAGE.read_text(encoding="utf-8")
-    assert arena_page.filled(page) == page
+@pytest.mark.parametrize("path", arena_page.FILLED, ids=lambda path: path.name)
+def test_the_pages_are_in_step(path: Path) -> None:
+    page = path.read_text(encoding="utf-8")
+    assert arena_page.filled(page, arena_page.FILLED[path]()) == page
 
 
 def test_a_page_without_a_block() -> None:
     with pytest.raises(ValueError, match="has no block 'parts'"):
-        arena_page.filled("# The arena")
+        arena_page.filled("# The arena", {"parts": ""})
 
 
 def test_published_rows() -> None:

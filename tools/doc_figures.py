@@ -1,4 +1,7 @@
-"""Draw growth.png, p_and_q.png and plane.png of docs/figures: ``python -m tools.doc_figures``."""
+"""Draw growth.png, p_and_q.png, plane.png and lattice.png of docs/figures: ``python -m tools.doc_figures``.
+
+The plane takes two minutes, because six layers are trained for it.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,25 @@ from pathlib import Path
 
 import matplotlib as mpl
 import torch
+from torch_geometric.data import Data
 
-from gnpool import norm_pool
-from gnpool.display.poolings import across
-from gnpool.insight.figure import draw_names, points
-from gnpool.lab import Scope, find_table
-from gnpool.store import Store
+from gnpool import GNPAggregation, Setting, fit_many, norm_pool
+from gnpool.display.palette import COLORS
+from gnpool.display.poolings import BY_NAME, NAMES, Named, across
+from gnpool.insight.figure import draw_names
 from tools.check_docs import ROOT
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.patheffects import withStroke
 
 SIZES = (5, 7, 10, 14, 20, 30, 50, 70, 100, 140, 200)
 SEEN = 20  # elements of the largest set that the scales are fitted on
 COLOURS = {"sum": "#1b6ca8", "mean": "#d1603d", "max": "#3a8f5b", "min": "#8a5aa8"}
 POINTS = {"sum": (1.0, 0.0), "mean": (1.0, 1.0), "max": (float("inf"), 0.0), "min": (float("-inf"), 0.0)}
+LEARNED = ("sum", "max", "min", "L2 norm", "geometric mean", "harmonic sum")  # the targets of plane.png
+PLACES = (float("-inf"), -1.0, 0.0, 1.0, 2.0, float("inf"))  # p, column by column of lattice.png
+HEIGHTS = {1.0: "1", 0.5: "1/2", 0.0: "0", -0.5: "-1/2", -1.0: "-1"}
 
 
 def growth(path: Path) -> None:
@@ -109,31 +116,79 @@ def p_and_q(path: Path) -> None:
     save(figure, path)
 
 
-def plane(path: Path) -> None:
-    """The ways that the layers of fig_pq took through the plane, seed by seed, in the branch that does the work."""
-    store = Store(ROOT / "results" / "paper", create=False)
-    table = find_table("fig_pq").results(Scope("paper"), store)
-    figure, axis = plt.subplots(figsize=(6.4, 4.4), constrained_layout=True)
+def plane(path: Path, epochs: int = 100) -> None:
+    """The ways of six layers from the mean to the poolings that their targets ask for."""
+    figure, axis = plt.subplots(figsize=(6.8, 4.4), constrained_layout=True)
     draw_names(axis)
-    for cell, colour in zip(table["cells"], COLOURS.values(), strict=True):
-        ways = ways_of(cell["curves"], "negative" if cell["row"] == "shortest" else "positive")
-        for p, height in ways:
-            axis.plot(p, height, "-", color=colour, lw=1.2, alpha=0.6, zorder=2)
-            axis.plot(p[0], height[0], "x", color="#20262d", ms=7, zorder=3)
-        ends = [p[-1] for p, _ in ways], [height[-1] for _, height in ways]
-        label = f"{cell['row']}, {cell['column']}"
-        axis.plot(*ends, "o", color=colour, ms=6, mec="white", mew=0.8, zorder=4, label=label)
-    axis.plot([], [], "x", color="#20262d", ms=7, label="start of training")
-    axis.grid(alpha=0.25)
-    axis.legend(frameon=False, loc="lower right")
+    for text in axis.texts:  # readable where a line passes behind it
+        text.set(zorder=6, path_effects=[withStroke(linewidth=3, foreground="white")])
+    for name, colour in zip(LEARNED, COLORS, strict=False):
+        way = [(across(p), height) for p, height in way_to(BY_NAME[name], epochs)]
+        axis.plot(*zip(*way, strict=True), "-", color=colour, lw=2, alpha=0.85, zorder=2)
+        axis.plot(*way[-1], "o", color=colour, ms=8, mec="white", mew=0.8, zorder=4)
+    axis.plot(1, 0, "X", color="#20262d", ms=10, mec="white", mew=0.8, zorder=5, label="start of training: the mean")
+    axis.plot([], [], "o", color="#20262d", ms=8, label="end of training, one colour per target")
+    axis.legend(frameon=False, loc="upper left")
     save(figure, path)
 
 
-def ways_of(curves: dict[str, list[list[float]]], branch: str) -> list[tuple[list[float], list[float]]]:
-    """For each seed where a branch was after each epoch: the places of p on its axis, and the growth."""
-    seeds = range(len(curves["p_pos"][0]))
-    ways = [points({name: [row[seed] for row in curve] for name, curve in curves.items()}, branch) for seed in seeds]
-    return [([across(p) for p, _ in way], [height for _, height in way]) for way in ways]
+def way_to(target: Named, epochs: int) -> list[tuple[float, float]]:
+    """p and the growth after each epoch of a layer that is trained on sets of 5 to 29 numbers."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.randint(5, 30, (400,), generator=generator).tolist()
+    rows = [0.05 + 0.95 * torch.rand(n, 1, generator=generator) for n in sizes]
+    labels = torch.cat([norm_pool(x, p=target.p, growth=target.growth).flatten() for x in rows])
+    labels = labels / labels.square().mean().sqrt()
+    sets = [Data(x=x, y=y.view(1)) for x, y in zip(rows, labels, strict=True)]
+    fit = fit_many(
+        Scaled,
+        sets,
+        lambda prediction, batch: (prediction.view_as(batch.y) - batch.y).square(),
+        Setting(lr=1e-2, lr_p=0.03, lr_g=0.01, optimizer="adam"),
+        epochs=epochs,
+        batch_size=8,
+        schedule=lambda epoch: min(1.0, 2 * (1 - epoch / epochs) + 0.01),
+    )
+    return list(zip(fit.curve("pool.p")[:, 0].tolist(), fit.curve("pool.growth")[:, 0].tolist(), strict=True))
+
+
+class Scaled(torch.nn.Module):
+    """A pooling times a learned factor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = GNPAggregation(1, mix=False)
+        self.log_scale = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: torch.Tensor, batch: torch.Tensor, batch_size: int) -> torch.Tensor:
+        """One number for each set."""
+        return self.log_scale.exp() * self.pool(x, batch, dim_size=batch_size)
+
+
+def lattice(path: Path) -> None:
+    """A small chart for each name of the lattice, at its place: what it makes of sets that grow."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = (2, 4, 8, 16, 32, 64, 128)
+    sets = {n: 0.05 + 0.95 * torch.rand(400, n, generator=generator) for n in sizes}
+    figure, axes = plt.subplots(
+        len(HEIGHTS), len(PLACES), figsize=(10.5, 6.4), sharex=True, sharey=True, constrained_layout=True
+    )
+    by_place = {(named.p, named.growth): named for named in NAMES}
+    for row, (height, height_text) in zip(axes, HEIGHTS.items(), strict=True):
+        row[0].set_ylabel(f"g = {height_text}", rotation=0, ha="right", va="center")
+        for axis, p in zip(row, PLACES, strict=True):
+            named = by_place.get((p, height))
+            pooled = [float(norm_pool(sets[n].T, p=p, growth=height).mean()) for n in sizes]
+            axis.plot(sizes, pooled, color="#1b6ca8" if named else "#c5ced8", lw=3 if named else 1.6)
+            axis.set_title("" if named is None else named.name, fontsize=10)
+            axis.set(xscale="log", yscale="log", ylim=(0.0003, 300))
+            axis.set_xticks([2, 16, 128], ["2", "16", "128"])
+            axis.set_yticks([0.01, 1, 100], ["0.01", "1", "100"])
+            axis.minorticks_off()
+            axis.grid(alpha=0.25)
+    for axis, p in zip(axes[-1], PLACES, strict=True):
+        axis.set_xlabel(f"elements\n\np = {p:g}".replace("inf", "∞"))
+    save(figure, path)
 
 
 def save(figure: plt.Figure, path: Path) -> None:
@@ -151,6 +206,7 @@ def main() -> None:
     growth(folder / "growth.png")
     p_and_q(folder / "p_and_q.png")
     plane(folder / "plane.png")
+    lattice(folder / "lattice.png")
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def room_page(room: str) -> str:
     # by where it is defined, since a function may have the name of its module
     paths = {
         name.asname or name.name: f"{node.module}.{name.name}"
-        for node in tree.body
+        for node in ast.walk(tree)  # some rooms import below TYPE_CHECKING
         if isinstance(node, ast.ImportFrom)
         for name in node.names
     }
