@@ -27,12 +27,12 @@ from gnpool.lab.running import data as data_module
 from gnpool.lab.running.ahead import data_ahead, data_makers
 from gnpool.lab.running.data import DataCache, Wanted
 from gnpool.lab.running.job import merged
-from gnpool.lab.running.parcels import Parcel, pack, unpack
 from gnpool.store import Store
 from gnpool.tasks import GraphTask
 from gnpool.tasks.task import _TASKS
 from gnpool.training import Batches
 from gnpool.training.padded import padding_of
+from gnpool.training.parcels import Parcel, pack, unpack
 from tests.faults.helpers import descendants
 from tests.lab.shared import ENVIRONMENT, SMALL
 from tests.lab.test_data import same

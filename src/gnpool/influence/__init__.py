@@ -1,6 +1,7 @@
 """Influence maximisation: cascades, seed selection, the learned estimator."""
 
 from gnpool.influence.cascades import Cascades, simulate
+from gnpool.influence.choose import choose_seeds
 from gnpool.influence.estimate import ModelGains, MonteCarloGains, model_influence
 from gnpool.influence.graph import CascadeGraph
 from gnpool.influence.labels import Labels, draw_seeds, make_labels
@@ -18,6 +19,7 @@ __all__ = [
     "SavedMonstor",
     "Selection",
     "Trained",
+    "choose_seeds",
     "degree_seeds",
     "draw_seeds",
     "fit_monstor",

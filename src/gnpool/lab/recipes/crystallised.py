@@ -17,10 +17,10 @@ from gnpool.insight.crystallize import FRESH, SETTINGS
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import STAR, Exam, Recipe
 from gnpool.lab.recipes.training import CRITERIA, chosen_models
-from gnpool.lab.running.stopwatch import Stopwatch
 from gnpool.store import Record
 from gnpool.tasks import Task
 from gnpool.training.machine import describe_machine
+from gnpool.training.stopwatch import Stopwatch
 
 SMOKE: dict[str, Any] = {"epochs": 1, "trials": 1}  # options of crystallize
 # Of node tasks: their steps take ten times as long, and no refit is exact after a few of them; so fewer, longer ones.

@@ -34,7 +34,6 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
     what both came to.
     """
     searches = searches or SEARCHES[:1]
-    published = paper_tables().get(table.id, {})
     cells, seconds, meta = [], 0.0, None
     used: set[str] = set()
     for cell in table.cells:
@@ -67,15 +66,12 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
         cells.append(entry)
     every = [one for recipe in table.recipes for one in trained(recipe, store, preset, searches)]
     seconds += sum(one.record.meta["seconds"] for one in every)
-    return {
-        "table": table.id,
-        "title": table.title,
-        "metric": table.metric,
-        "rows_are": published.get("rows_are"),
-        "columns_are": published.get("columns_are"),
-        "higher_is_better": published.get("lower_is_better") is False,
-        "cells": cells,
-        "meta": {
+    return table.shown(
+        cells,
+        rows_are=table.about("rows_are"),
+        columns_are=table.about("columns_are"),
+        higher_is_better=table.about("lower_is_better") is False,
+        meta={
             **{name: value for name, value in (meta or {}).items() if name != "seconds"},
             "preset": preset.name,
             "notes": preset.notes,
@@ -84,7 +80,7 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
             "seeds": list(range(preset.seeds)),
             "seconds": round(seconds, 1),
         },
-    }
+    )
 
 
 def _ours(

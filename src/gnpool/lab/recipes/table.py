@@ -17,18 +17,16 @@ from gnpool.lab.recipes.presets import Preset, preset_of
 from gnpool.lab.recipes.recipe import Exam, Recipe
 from gnpool.lab.recipes.results import table_results
 from gnpool.lab.running.job import Key
-from gnpool.lab.table import AnyTable, Estimate, Machine, Scope
+from gnpool.lab.table import AnyTable, Estimate, Machine, Place, Scope
 from gnpool.store import Store
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Place):
     """One number of a table, with its deviation; ``published`` is the table, row and column of the paper where its
     counterpart stands, if that is not the same place of the same table.
     """
 
-    row: str
-    column: str
     recipe: Recipe
     exam: Exam
     published: tuple[str, str, str] | None = None
@@ -41,9 +39,6 @@ class Table(AnyTable):
     family: ClassVar[str] = "recipes"
     options: ClassVar[frozenset[str]] = frozenset({"data_seed"})
 
-    id: str
-    title: str
-    metric: str
     cells: tuple[Cell, ...]
     curves: tuple[str, ...] = ()
 

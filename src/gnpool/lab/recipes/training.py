@@ -15,10 +15,10 @@ from torch import Tensor
 from gnpool.insight.crystallize import replaced
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import Exam, Recipe
-from gnpool.lab.running.stopwatch import Stopwatch
 from gnpool.store import Record
 from gnpool.training import Batches, Fit, Progress, Setting, evaluate_items, fit_many, seeded
 from gnpool.training.machine import describe_machine
+from gnpool.training.stopwatch import Stopwatch
 
 CRITERIA = ("loss", "metric")  # what may select: the validation loss, as the paper writes, or the metric of its tables
 Models = dict[int, tuple[torch.nn.Module | None, str | None]]  # by seed: a model, or why there is none

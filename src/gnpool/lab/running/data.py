@@ -11,9 +11,9 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from gnpool.lab.running.parcels import Parcel, unpack
 from gnpool.tasks import get_task
 from gnpool.training import Batches
+from gnpool.training.parcels import Parcel, unpack
 
 KEPT = 8  # datasets: those of the tasks at hand, train and validation, and the tests of the moment
 COMING = 32  # data sets on their way, at most: what nobody asks for in the end is let go
