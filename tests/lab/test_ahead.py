@@ -228,7 +228,7 @@ def test_a_runner_prepares_what_it_will_train_in_that_order(tmp_path: Path, monk
     monkeypatch.setattr(RecipeJob, "work", lambda *_: True)
     store, tables = Store(tmp_path), [TABLES[SMALL], TABLES["exp_graph_harmonic"]]
     work = merged([job for table in tables for job in table.jobs(Scope("smoke"), store, CPU)])
-    assert any(job.recipe.crystallised for job in work)  # type: ignore[attr-defined]
+    assert any(job.recipe.crystallized for job in work)  # type: ignore[attr-defined]
     trained = work[1]
     store.put(trained.key, scores={"runs": []})
     untrained = [job for job in work if job.root != trained.root]

@@ -86,7 +86,7 @@ def test_no_module_is_made_beside_the_lock(study: str, tmp_path: Path, monkeypat
     run(study, tmp_path, jobs=1)
     if study == "tables":
         table = TABLES["exp_graph_harmonic"]
-        exact = dataclasses.replace(table, cells=tuple(cell for cell in table.cells if cell.recipe.crystallised))
+        exact = dataclasses.replace(table, cells=tuple(cell for cell in table.cells if cell.recipe.crystallized))
         run_tables(Store(tmp_path), PRESETS["smoke"], [exact], jobs=1)
     assert locked
     assert all(locked)

@@ -111,7 +111,7 @@ def test_verdicts_by_the_rule_as_it_is_written(whole: dict[str, Any]) -> None:
                 assert cell["strict"] == (abs(ours["mean"] - paper["mean"]) <= 2 * paper["std"] + digit / 2 + 1e-9)
 
 
-def test_crystallised_rows_are_ours_alone(whole: dict[str, Any]) -> None:
+def test_crystallized_rows_are_ours_alone(whole: dict[str, Any]) -> None:
     starred = [cell for table in whole["tables"] for cell in table["cells"] if "GNP*" in cell["row"] + cell["column"]]
     assert starred
     assert all(cell["paper"] is None for cell in starred)
@@ -204,7 +204,7 @@ def test_failures_that_agree_are_counted(whole: dict[str, Any], blocks: dict[str
     assert (last[4], last[5]) == (str(len(failing)), str(sum(near)))
 
 
-def test_shortest_crystallised_is_named_for_what_it_is(whole: dict[str, Any], blocks: dict[str, str]) -> None:
+def test_shortest_crystallized_is_named_for_what_it_is(whole: dict[str, Any], blocks: dict[str, str]) -> None:
     told = {
         (t["table"], c["row"], c["column"]): c["anew"] for t in whole["tables"] for c in t["cells"] if c.get("anew")
     }

@@ -7,7 +7,7 @@ from gnpool.influence.graph import CascadeGraph
 from gnpool.influence.labels import Labels, draw_seeds, make_labels
 from gnpool.influence.saved import SavedMonstor, load_monstor, save_monstor
 from gnpool.influence.select import Selection, degree_seeds, influence_bound, lazy_greedy, random_seeds
-from gnpool.influence.train import Part, Trained, fit_monstor
+from gnpool.influence.train import Part, TrainedMonstor, fit_monstor
 
 __all__ = [
     "CascadeGraph",
@@ -18,7 +18,7 @@ __all__ = [
     "Part",
     "SavedMonstor",
     "Selection",
-    "Trained",
+    "TrainedMonstor",
     "choose_seeds",
     "degree_seeds",
     "draw_seeds",

@@ -12,7 +12,7 @@ import torch
 from gnpool.display.models import CRYSTAL
 from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.real.graphs import REAL, RealExam
-from gnpool.lab.recipes.crystallised import crystallised
+from gnpool.lab.recipes.crystallized import crystallized
 from gnpool.lab.recipes.models import FIXED, GRAPH_TASKS, graph_fixed, graph_gnp, graph_other
 from gnpool.lab.recipes.table import Cell, Table, published_table
 from gnpool.lab.results import spread, verdict
@@ -160,7 +160,7 @@ def _real_extrapolate() -> Iterator[Cell]:
             yield Cell(task, name, graph_gnp(task), RealExam(real=name))
     for task in GRAPH_TASKS:
         for name in REAL:
-            yield Cell(f"{task}/{CRYSTAL}", name, crystallised(graph_gnp(task)), RealExam(real=name))
+            yield Cell(f"{task}/{CRYSTAL}", name, crystallized(graph_gnp(task)), RealExam(real=name))
 
 
 def _real_baselines() -> Iterator[Cell]:

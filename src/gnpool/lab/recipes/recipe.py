@@ -23,8 +23,8 @@ from gnpool.training import Batch, Batches
 BATCH_SIZE = 16
 EVALUATION_BATCH = 125  # of validation and test: affects the time only
 EVALUATION_PAIRS = 1_250_000  # pairs of nodes in a test batch, for models that hold dense matrices of large graphs
-STAR = "*"  # behind the name of a crystallised model
-# The ways of crystallising, newest first: a new one does not take the results of an old one for its own. The record was
+STAR = "*"  # behind the name of a crystallized model
+# The ways of crystallizing, newest first: a new one does not take the results of an old one for its own. The record was
 # made with the first and the second, which differ in stacks of layers alone (docs/protocol.md); what is stored stands.
 METHODS = (3, 2, 1)
 
@@ -51,9 +51,9 @@ class Recipe:
         features (str, optional): Node features of the training graphs. (default: the constant 1)
         reading (str, optional): Reading of the task. (default: the task's)
         batch_size (int, optional): Graphs or sets of a batch.
-        crystallised (bool, optional): Whether this stands for the chosen models with their poolings made exact; see
-            :func:`~gnpool.lab.recipes.crystallised.crystallised`.
-        method (int, optional): The way of crystallising. (default: the newest)
+        crystallized (bool, optional): Whether this stands for the chosen models with their poolings made exact; see
+            :func:`~gnpool.lab.recipes.crystallized.crystallized`.
+        method (int, optional): The way of crystallizing. (default: the newest)
     """
 
     task: str
@@ -64,15 +64,15 @@ class Recipe:
     features: str | None = None
     reading: str | None = None
     batch_size: int = BATCH_SIZE
-    crystallised: bool = False
+    crystallized: bool = False
     method: int = METHODS[0]
 
     @property
     def base(self) -> Recipe:
-        """What has to be trained: of crystallised models the learned ones."""
-        if not self.crystallised:
+        """What has to be trained: of crystallized models the learned ones."""
+        if not self.crystallized:
             return self
-        return replace(self, model=self.model.removesuffix(STAR), crystallised=False, method=METHODS[0])
+        return replace(self, model=self.model.removesuffix(STAR), crystallized=False, method=METHODS[0])
 
     @property
     def spec(self) -> Task:
@@ -95,7 +95,7 @@ class Recipe:
 
     def key(self, preset: Preset, search: str) -> dict[str, Any]:
         """Its name in the store. The digest covers everything that a result depends on."""
-        if self.crystallised:
+        if self.crystallized:
             trained = self.base.key(preset, search)
             return {**trained, "table": "crystal", "model": self.model, "method": self.method}
         content = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnpool.display.models import is_gnp
 from gnpool.lab.paper import paper_cells, paper_tables
-from gnpool.lab.recipes.crystallised import made_anew
+from gnpool.lab.recipes.crystallized import made_anew
 from gnpool.lab.recipes.forms import StoredModels, candidates, chosen, form_of, trained
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import Recipe
@@ -52,7 +52,7 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
             ours, best = _ours(found, tested, searches[0], compared), chosen(found)
             if len(candidates(cell.recipe, preset)) > 1:
                 entry |= {"form": form_of(best.recipe), "forms": ours}
-            if cell.recipe.crystallised and (told := made_anew(best.record)):
+            if cell.recipe.crystallized and (told := made_anew(best.record)):
                 entry["anew"] = told
             by_metric = tested[form_of(chosen(found, "metric").recipe)].scores["metric"]
             entry |= {name: value for name, value in ours[form_of(best.recipe)].items() if name != "verdict"}

@@ -99,7 +99,7 @@ class Table(AnyTable):
 
     def megabytes(self, scope: Scope) -> list[float]:
         preset = preset_of(scope)
-        recipes = [recipe for recipe in self.recipes if not recipe.crystallised]
+        recipes = [recipe for recipe in self.recipes if not recipe.crystallized]
         return [training_megabytes(one, preset) for recipe in recipes for one in candidates(recipe, preset)]
 
     def model_cell(self, row: str, column: str | None = None) -> Cell:
@@ -122,5 +122,5 @@ def published_table(name: str, cells: Iterator[Cell]) -> Table:
 
 
 def _stored(recipe: Recipe, store: Store | None, preset: Preset, search: str) -> list[Recipe]:
-    """The candidates of a recipe, crystallised as the store has them."""
+    """The candidates of a recipe, crystallized as the store has them."""
     return [as_stored(one, store, preset, search) for one in candidates(recipe, preset)]
