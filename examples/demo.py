@@ -19,10 +19,10 @@ from typing import Any
 
 from gnpool.cli.reproduce import run_with_progress, show_result
 from gnpool.lab import PRESETS, Preset, find_table
-from gnpool.lab.recipes import EVALUATION_BATCH, Recipe
+from gnpool.lab.recipes import Recipe
 from gnpool.lab.recipes.crystallized import crystallized
 from gnpool.store import Store
-from gnpool.training import Batches, evaluate_items
+from gnpool.training import evaluate_items
 
 EXACT = {
     "invsize": "make all nodes equal (degree^0), then anything that gives size^-1, such as the harmonic sum",
@@ -63,7 +63,7 @@ def describe(recipe: Recipe, preset: Preset, store: Store) -> list[str]:
     runs = record.scores["runs"]
     seed = min(range(len(runs)), key=lambda k: runs[k]["best"]["loss"]["value"] if runs[k]["best"] else math.inf)
     state = {name.removeprefix("loss/"): v[seed] for name, v in record.tensors.items() if name.startswith("loss/")}
-    small = Batches(recipe.dataset("val", preset), EVALUATION_BATCH, seed=None, sorted_edges=True)
+    small = recipe.batches("val", preset)
 
     def error(**changes: Any) -> tuple[Any, float]:
         model = recipe.build(recipe.variants[0], **changes)

@@ -72,7 +72,7 @@ def run_study(
             trainer = Trainer(prepared, where, checkpoint, meter)
             frame, tried = choose_frame(trainer)
             entries = _entries(trainer, compare(trainer, frame, whole=True))
-        crystal = crystallise(trainer, entries)
+        crystal = crystallize_best(trainer, entries)
     if law is not None:
         entries.append(law)
     on_progress("done", 1.0)
@@ -259,7 +259,7 @@ def _runs(prepared: Prepared, trained: Trained) -> list[dict[str, Any]]:
     ]
 
 
-def crystallise(trainer: Trainer, entries: list[Entry]) -> Crystal:
+def crystallize_best(trainer: Trainer, entries: list[Entry]) -> Crystal:
     """Replace what GNP learned by exact poolings, and add the outcome to the entries."""
     prepared, meter = trainer.prepared, trainer.meter
     began = sum(meter.done)

@@ -52,14 +52,13 @@ class RealExam(Exam):
     def size(self, preset: Preset, task: Task) -> int:
         return min(COUNTS[self.real], preset.counts.get("test", COUNTS[self.real]))
 
-    def dataset(self, task: Task, preset: Preset) -> list[Data]:
-        return real_dataset(task, self.real, self.size(preset, task))
-
     def batches(self, task: Task, preset: Preset) -> Iterator[Batch]:
+        count = self.size(preset, task)
+
         def make() -> list[Batches]:
             # Sizes of real graphs differ by a factor of a hundred: alike ones go together.
-            parts = by_size(self.dataset(task, preset), EVALUATION_BATCH, EVALUATION_PAIRS)
+            parts = by_size(real_dataset(task, self.real, count), EVALUATION_BATCH, EVALUATION_PAIRS)
             return [Batches(part, len(part), seed=None, sorted_edges=True) for part in parts]
 
-        for part in CACHE.held(repr((task.name, self.real, self.size(preset, task))), make):
+        for part in CACHE.held(repr((task.name, self.real, count)), make):
             yield from part

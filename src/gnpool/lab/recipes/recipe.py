@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch_geometric.data import Data
 
 from gnpool.lab.recipes.grids import GRIDS, Grid
 from gnpool.lab.recipes.presets import Preset
@@ -120,27 +119,24 @@ class Recipe:
             "preset": f"{preset.name}-{digest}",
         }
 
-    def dataset(self, split: str, preset: Preset) -> list[Data]:
-        """The training or validation data."""
-        return CACHE.dataset(self.task, split, **self._data_options(split, preset))
-
     def batches(self, split: str, preset: Preset) -> Batches:
-        """The same in batches, which all recipes with this data share: training data shuffled, validation data not."""
+        """Training data, shuffled, or validation data, which is not; all recipes with this data share it."""
         return CACHE.batches(self.wanted(split, preset))
 
     def wanted(self, split: str, preset: Preset) -> Wanted:
         """What :meth:`batches` asks for."""
         size, shuffle = (self.batch_in(preset), 0) if split == "train" else (EVALUATION_BATCH, None)
-        return Wanted.of(self.task, split, size, shuffle, **self._data_options(split, preset))
-
-    def _data_options(self, split: str, preset: Preset) -> dict[str, Any]:
-        return {
-            "seed": preset.data_seed,
-            "count": preset.counts.get(split),
-            "structure": self.structure,
-            "features": self.features,
-            "reading": self.reading,
-        }
+        return Wanted.of(
+            self.task,
+            split,
+            size,
+            shuffle,
+            seed=preset.data_seed,
+            count=preset.counts.get(split),
+            structure=self.structure,
+            features=self.features,
+            reading=self.reading,
+        )
 
     def build(self, variant: Variant, **changes: Any) -> torch.nn.Module:
         """The network of a variant, perhaps with other options."""
@@ -204,25 +200,25 @@ class Exam:
             return min(preset.size_count, self.count or preset.size_count)
         return preset.counts.get("test", task.counts["test"])
 
-    def dataset(self, task: Task, preset: Preset) -> list[Data]:
-        """The test data."""
-        return CACHE.dataset(task.name, "test", **self._data_options(task, preset))
-
     def batches(self, task: Task, preset: Preset) -> Iterator[Batch]:
         """The test data, so many graphs or sets at once as memory allows."""
-        options = self._data_options(task, preset)
-        yield from CACHE.batches(Wanted.of(task.name, "test", self.batch_size(task), None, **options))
+        yield from CACHE.batches(self.wanted(task, preset))
 
-    def _data_options(self, task: Task, preset: Preset) -> dict[str, Any]:
-        return {
-            "seed": preset.data_seed,
-            "count": self.size(preset, task),
-            "structure": self.structure,
-            "features": self.features,
-            "reading": self.reading,
-            "sizes": self.sizes,
-            "mean_degree": self.mean_degree,
-        }
+    def wanted(self, task: Task, preset: Preset) -> Wanted:
+        """What :meth:`batches` asks for."""
+        return Wanted.of(
+            task.name,
+            "test",
+            self.batch_size(task),
+            None,
+            seed=preset.data_seed,
+            count=self.size(preset, task),
+            structure=self.structure,
+            features=self.features,
+            reading=self.reading,
+            sizes=self.sizes,
+            mean_degree=self.mean_degree,
+        )
 
     def batch_size(self, task: Task) -> int:
         """Graphs or sets to evaluate at once."""

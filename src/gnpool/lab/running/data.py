@@ -9,8 +9,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from torch_geometric.data import Data
-
 from gnpool.tasks import get_task
 from gnpool.training import Batches
 from gnpool.training.parcels import Parcel, unpack
@@ -59,15 +57,8 @@ class DataCache:
         self._found: OrderedDict[str, tuple[threading.Lock, list[Any]]] = OrderedDict()
         self._coming: OrderedDict[str, Future[Parcel]] = OrderedDict()
 
-    def dataset(self, task: str, split: str, **options: Any) -> list[Data]:
-        """``get_task(task).dataset(split, **options)``, options of None left out."""
-        given = {name: value for name, value in options.items() if value is not None}
-        key = repr((task, split, sorted(given.items())))
-        found: list[Data] = self.held(key, lambda: get_task(task).dataset(split, **given))
-        return found
-
     def batches(self, wanted: Wanted) -> Batches:
-        """The same in batches. The graphs themselves are not kept."""
+        """The batches that somebody asks for. The graphs themselves are not kept."""
 
         def make() -> Batches:
             arrived = self._arrived(wanted)
