@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from gnpool.cli import app
 from gnpool.lab import get_preset
-from gnpool.lab.recipes.crystallised import crystallised
+from gnpool.lab.recipes.crystallized import crystallized
 from gnpool.lab.recipes.recipe import METHODS
 from gnpool.lab.recipes.stored import models_of, stored
 from gnpool.models import load_model
@@ -67,7 +67,7 @@ def test_every_task_has_its_models() -> None:
     for task in ("invsize", "harmonic", "maxdegree", "bfs", "shortest", *pretrained.SET_TASKS):
         recipe = pretrained.recipe_of(task)
         assert task in MODELS
-        exact = [replace(crystallised(recipe), method=method).key(preset, "all") in store for method in METHODS]
+        exact = [replace(crystallized(recipe), method=method).key(preset, "all") in store for method in METHODS]
         assert (task + pretrained.EXACT in MODELS) == any(exact)
 
 
@@ -89,7 +89,7 @@ def test_predict(name: str) -> None:
     assert errors.mean().item() < BOUND.get(name, NEARLY_NOTHING)
     # The same network on the same data, without tables in between.
     recipe = pretrained.recipe_of(task.name)
-    recipe = crystallised(recipe) if name.endswith(pretrained.EXACT) else recipe
+    recipe = crystallized(recipe) if name.endswith(pretrained.EXACT) else recipe
     store = Store(pretrained.STORE, create=False)
     one = stored(store, recipe, pretrained.PAPER)
     model = models_of(one)[pretrained.best_seed(one.learned(store, pretrained.PAPER))]

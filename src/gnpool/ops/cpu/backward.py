@@ -39,10 +39,10 @@ from gnpool.ops.cpu.forward import (
     PIECE,
     RUN,
     entry_weight,
-    find_long,
     first_at,
     magnitude,
     next_task,
+    piece_of,
     removes,
     row_at,
 )
@@ -328,12 +328,7 @@ def bwd_sources_kernel(args, eps):
                     break
                 start, n = t_ptr[j], t_ptr[j + 1] - t_ptr[j]
                 r = j * D + c0
-                i = np.int64(0)
-                if base < first_key:
-                    i = (first_key - base + PIECE - 1) // PIECE
-                slot = np.int64(-1)
-                if n > PIECE:
-                    slot = long[2 * find_long(long, n_long, j) + 1] + i
+                i, slot = piece_of(long, n_long, j, n, base, first_key)
                 while (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0):
                     t = start + i * PIECE
                     hi = min(start + n, t + PIECE)
