@@ -4,9 +4,9 @@
     python -m tools.pyg_tests PATH --only nn/aggr nn/conv/test_sage_conv.py
 
 GNP pools absolute values, so the sum or mean of signed rows is computed as the pooling of their positive parts minus
-that of their negative parts. This is exact, so PyG's tests of values must hold. Each test runs as it is and with GNP; a
-test that fails with GNP alone is printed with the first line of its error. PyG's tests are read from the checkout and
-are no part of gnpool.
+that of their negative parts. This is exact, so PyG's tests of values must hold. Tests that fail
+with GNP run once more as they are; those that pass then are printed with the first line of their error. PyG's tests are
+read from the checkout and are no part of gnpool.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from torch import Tensor
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ("nn/aggr", "nn/conv", "nn/models", "nn/test_to_hetero_transformer.py", "nn/test_sequential.py", "explain")
 CALLS = "gnp_calls"  # the property of a test in the report
+NODE = "node"  # and its name
 PLUGIN = "tools.pyg_tests"  # this file is the plugin of pytest that puts GNP in
 SWAP = "GNPOOL_SWAP"  # set in the runs with GNP
 calls = 0  # of GNP, so far
@@ -83,6 +84,11 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         item.user_properties.append((CALLS, calls - before))
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note the name by which pytest runs the test again."""
+    item.user_properties.append((NODE, item.nodeid))
+
+
 class Outcome(NamedTuple):
     """What became of a test: the first line of its error, or an empty text, and how often it called GNP."""
 
@@ -99,19 +105,14 @@ def outcomes(checkout: Path, only: list[str], swapped: bool) -> dict[str, Outcom
         command = [sys.executable, "-m", "pytest", "-q", "-p", PLUGIN, "-p", "no:cacheprovider", "--rootdir", "."]
         command += ["-c", os.devnull, "--import-mode", "importlib", "--junit-xml", str(report), *only]
         subprocess.run(command, cwd=checkout / "test", env=environment, stdout=subprocess.DEVNULL, check=False)
-        cases = ElementTree.parse(report).iter("testcase")  # noqa: S314 -- written by pytest just now
-        return {f"{case.get('classname')}::{case.get('name')}": _outcome(case) for case in cases if _ran(case)}
-
-
-def _ran(case: ElementTree.Element) -> bool:
-    return case.find("skipped") is None
-
-
-def _outcome(case: ElementTree.Element) -> Outcome:
-    problem = next((part for part in case if part.tag in ("failure", "error")), None)
-    noted = {part.get("name"): part.get("value", "") for part in case.iter("property")}
-    error = "" if problem is None else (problem.get("message") or "no message").splitlines()[0]
-    return Outcome(error, int(noted.get(CALLS, "0")))
+        found = {}
+        for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 -- written by pytest just now
+            noted = {part.get("name"): part.get("value", "") for part in case.iter("property")}
+            problem = next((part for part in case if part.tag in ("failure", "error")), None)
+            error = "" if problem is None else (problem.get("message") or "no message").splitlines()[0]
+            if case.find("skipped") is None:
+                found[noted.get(NODE, str(case.get("classname")))] = Outcome(error, int(noted.get(CALLS, "0")))
+        return found
 
 
 def main() -> None:
@@ -122,15 +123,16 @@ def main() -> None:
     given = parser.parse_args()
     if not (given.checkout / "test" / "nn").is_dir():
         sys.exit(f"pyg_tests: {given.checkout} is no checkout of PyG: there is no test/nn in it")
-    plain, with_gnp = (outcomes(given.checkout, given.only, swapped) for swapped in (False, True))
-    passed = [test for test, outcome in plain.items() if not outcome.error]
-    found = {test: with_gnp.get(test, Outcome("it did not run", 0)) for test in passed}
-    failed = {test: outcome.error for test, outcome in found.items() if outcome.error}
-    used = sum(outcome.calls > 0 for outcome in found.values())
+    with_gnp = outcomes(given.checkout, given.only, swapped=True)
+    failed = [test for test, outcome in with_gnp.items() if outcome.error]
+    plain = outcomes(given.checkout, failed, swapped=False) if failed else {}
+    ours = [test for test in failed if test in plain and not plain[test].error]
+    used = sum(outcome.calls > 0 for outcome in with_gnp.values())
     print(f"PyTorch Geometric {version('torch_geometric')}, torch {torch.__version__}")
-    print(f"{len(passed):,} tests pass as they are; with GNP, which {used:,} of them call, {len(failed):,} fail:")
-    for test, error in sorted(failed.items()):
-        print(f"{test}\n    {error[:200]}")
+    print(f"{len(with_gnp):,} tests ran, and {used:,} of them call GNP; {len(failed):,} fail, {len(ours):,} by GNP:")
+    for test in ours:
+        print(f"{test}\n    {with_gnp[test].error[:200]}")
+    print("Fail without GNP, too:", *(set(failed) - set(ours) or ["none"]), sep="\n    ")
 
 
 if __name__ == "__main__":
