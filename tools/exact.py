@@ -1,7 +1,7 @@
 """Random cases of the operator against mpmath: values and gradients, of rows of any size and every form of the call.
 
     python -m tools.exact                                    # 6,000 cases of each kind on the backend of the CPU
-    python -m tools.exact --backend reference --keep         # and write the outcome to results/reliability.json
+    python -m tools.exact --backend reference --keep         # and keep the outcome, for the table of docs/checks.md
     python -m tools.exact --calls 15 --seed 1
 
 A case is one channel: rows drawn in three segments, with a p and a q or growth of its own. "usual" rows lie between
@@ -18,6 +18,7 @@ import argparse
 import os
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import mpmath
@@ -25,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tools.outcomes import keep
+from tools.outcomes import keep, kept
 
 SEGMENTS = 3
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -36,6 +37,7 @@ EPS = {"usual": (1e-6, 0.0, 1e-3), "wide": (0.0, 1e-30, 1e-6)}
 FORMS = ({}, {"zeros": "keep"}, {"zeros": "remove"})  # the first is that with q
 WAYS = ("segments", "neighbors", "weighted")
 DIGITS = 60
+PAGE = Path(__file__).parents[1] / "docs" / "checks.md"
 NEAR = 1e-6  # entries of this relative difference may be equal after x + eps or w x is rounded
 
 
@@ -241,13 +243,34 @@ def search(kind: str, dtype: str, calls: int, seed: int, channels: int = 40) -> 
     return found
 
 
+def table() -> str:
+    """The outcomes that are kept, in Markdown."""
+    lines = [
+        "| backend | rows | type | cases | values, in eps | gradients in x and weights | in p | not finite |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for backend in ("reference", "numba", "triton"):
+        for row in kept(f"exact {backend}").get("rows", []):
+            errors = (row["value"], row["gradient"], row["by_p"])
+            cells = (backend, row["kind"], row["dtype"], f"{row['cases']:,}", *(f"{one:.2g}" for one in errors))
+            lines.append("| " + " | ".join((*cells, str(row["not_finite"]))) + " |")
+    return "\n".join(lines)
+
+
+def filled(page: str) -> str:
+    """The page with its table anew."""
+    from gnpool.report.markdown.blocks import fill
+
+    return fill(page, {"cases": table()}, PAGE.name, "exact")
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=150, help="of each kind and type, of 40 cases each")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", default="numba", help="numba, reference or triton")
-    parser.add_argument("--keep", action="store_true", help="write the outcome to results/reliability.json")
+    parser.add_argument("--keep", action="store_true", help="keep it in results/reliability.json and docs/checks.md")
     given = parser.parse_args()
     os.environ["GNPOOL_BACKEND"] = given.backend
     rows = []
@@ -270,6 +293,7 @@ def main() -> None:
             rows.append(row | {name: float(f"{error:.2g}") for name, error in errors.items()})
     if given.keep:
         keep(f"exact {given.backend}", {"seed": given.seed, "rows": rows})
+        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ import torch
 
 from tools import exact
 
-pytestmark = pytest.mark.usefixtures("backend")
-
 
 @pytest.mark.parametrize("dtype", exact.DTYPES)
 @pytest.mark.parametrize("kind", exact.DECADES)
@@ -23,3 +21,9 @@ def test_random_cases(backend, kind, dtype):
     assert found.value < most * torch.finfo(exact.DTYPES[dtype]).eps, found.worst["value"]
     assert found.gradient < {"float32": 1e-5, "float64": 1e-12}[dtype], found.worst["gradient"]
     assert found.by_p < {"float32": 1e-5, "float64": 1e-13}[dtype], found.worst["by_p"]
+
+
+def test_the_page_shows_what_is_kept():
+    page = exact.PAGE.read_text(encoding="utf-8")
+    assert exact.filled(page) == page
+    assert "| numba | wide | float32 | 6,000 |" in page
