@@ -3,7 +3,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: setup demo test test-lowest lint bench docs lock mutants clean help
+.PHONY: setup demo test test-lowest test-cluster lint bench docs lock mutants clean help
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,10 @@ $(LOWEST)/.stamp: pyproject.toml constraints.txt constraints-lowest.txt
 	$(LOWEST)/bin/python -m pip install -c $(LOWEST)/constraints.txt -e ".[data,export,report]" \
 	  hypothesis networkx pytest pytest-xdist
 	@touch $@
+
+test-cluster: setup ## kill the processes of a real Ray cluster; a release needs it
+	$(BIN)/python -m pip install -c constraints.txt -e ".[ray]"
+	$(BIN)/python -m pytest tests/faults/test_ray.py
 
 lock: setup ## write requirements-dev.lock anew, from constraints.txt
 	$(BIN)/python -m tools.lock

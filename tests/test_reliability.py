@@ -1,4 +1,4 @@
-"""The table of attacks names tests that exist, and as many cases as they have."""
+"""The tables of attacks name tests that exist, and those of searches say what the searches have stored."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+from tools import mutants, outcomes
 
 ROOT = Path(__file__).resolve().parents[1]
 ROW = re.compile(r"\| ([\d,]+) \| [^|]+ \| `([\w/]+\.py)::(\w+)` \|$", re.MULTILINE)
@@ -22,3 +24,15 @@ def test_every_attack_has_its_test(count: str, file: str, name: str) -> None:
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     assert int(count.replace(",", "")) >= 1
+
+
+def test_the_tables_of_searches_are_those_of_their_outcomes() -> None:
+    page = outcomes.PAGE.read_text(encoding="utf-8")
+    assert outcomes.filled(page) == page
+
+
+def test_survivors_with_a_reason_are_survivors() -> None:
+    tried = outcomes.kept("mutants")["outcomes"]
+    sample = {mutant.id for mutant in mutants.sample()}
+    assert {name for name in outcomes.read(outcomes.REASONS) if tried[name]["outcome"] == "killed"} == set()
+    assert {name for name in outcomes.read(outcomes.REASONS) if name not in sample} == set()

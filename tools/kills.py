@@ -201,6 +201,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="how many series at once")
     options = parser.parse_args()
     PLACE.mkdir(parents=True, exist_ok=True)
+    asked = {kind: count for kind, (_, count) in KINDS.items()}
     outcomes: dict[str, dict[str, dict[str, Any]]] = kept("kills").get("series", {})
     for kind in options.only or [name for name in KINDS if name != "ray"]:
         done = outcomes.setdefault(kind, {})
@@ -215,10 +216,10 @@ def main() -> int:
         print(f"{kind}: undisturbed {seconds:.1f} s", flush=True)
         work = [(str(n), functools.partial(series, kind, n, wanted, seconds)) for n in todo]
         for number, answer_, _ in side_by_side(work, PLACE, options.jobs, PATIENCE):
-            done[number] = answer_ or {"kills": 0, "same": False}
+            done[number] = answer_ or {"kills": 0, "ends": 0, "same": False}
             count = sum(one["kills"] for one in done.values())
             print(f"{kind} {number}: {done[number]}, {count} kills", flush=True)
-            keep("kills", {"seed": SEED, "series": outcomes})
+            keep("kills", {"seed": SEED, "asked": asked, "series": outcomes})
             if count >= KINDS[kind][1]:
                 break
     same = all(one["same"] for done in outcomes.values() for one in done.values())

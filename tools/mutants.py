@@ -3,7 +3,7 @@
     python -m tools.mutants                  # the whole sample; goes on where it was
     python -m tools.mutants --most 50        # 50 more
     python -m tools.mutants --only store     # one part
-    python -m tools.mutants --again          # those that survived once more, after tests were added
+    python -m tools.mutants --again          # those once more that survived without a reason, after tests were added
     python -m tools.mutants --jobs 16        # so many at once
     python -m tools.mutants --show ID        # what one of them changes
 
@@ -29,6 +29,7 @@ import importlib
 import itertools
 import json
 import os
+import resource
 import shutil
 import sys
 import threading
@@ -41,12 +42,11 @@ from typing import Any
 import pytest
 
 from tools.forks import side_by_side
-from tools.outcomes import keep, kept
+from tools.outcomes import REASONS, keep, kept, read
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "gnpool"
 PLACE = ROOT / "build" / "mutants"
-REASONS = ROOT / "tools" / "survivors.json"
 SEED = 20
 PARTS: dict[str, tuple[list[str], int, list[str]]] = {  # part -> its files, how many mutants, its tests
     "ops": (["ops/*.py"], 100, ["ops/test_*.py", "nn/test_*.py"]),
@@ -62,13 +62,14 @@ PARTS: dict[str, tuple[list[str], int, list[str]]] = {  # part -> its files, how
         35,
         ["training/test_*.py"],
     ),
-    "store": (["store/*.py"], 50, ["store/test_*.py"]),
+    "store": (["store/*.py"], 50, ["store/test_*.py", "data/test_limits.py"]),
     "verdicts": (
         [f"lab/{name}.py" for name in ("results", "record", "paper")],
         15,
-        [f"lab/test_{name}.py" for name in ("results", "record", "record_models", "tables", "classify", "influence")],
+        [f"lab/test_{name}.py" for name in ("results", "record", "record_models", "classify", "influence")],
     ),
 }
+SLOW = {f"test_{name}" for name in ("compile", "convergence", "cuda_compiles", "ddp", "learning")}
 LEFT_OUT = {"insight/figure.py"}  # sizes and colours of a drawing
 PRELOADED = ("torch", "torch_geometric", "torch_geometric.nn", "numba", "triton", "hypothesis", "rich", "typer")
 
@@ -207,13 +208,13 @@ def mutants_of(part: str, path: Path) -> Iterator[Mutant]:
 
 def sample() -> list[Mutant]:
     """The mutants of this seed, in an order in which every beginning is a sample of all."""
-    found = []
+    found: list[tuple[float, Mutant]] = []
     for part, (patterns, count, _) in PARTS.items():
         paths = [path for pattern in patterns for path in sorted(SOURCE.glob(pattern))]
         paths = [path for path in paths if path.relative_to(SOURCE).as_posix() not in LEFT_OUT]
         ranked = sorted((m for path in paths for m in mutants_of(part, path)), key=_rank)
-        found += ranked[:count]
-    return sorted(found, key=_rank)
+        found += [((place + 0.5) / count, mutant) for place, mutant in enumerate(ranked[:count])]
+    return [mutant for _, mutant in sorted(found, key=lambda one: (one[0], _rank(one[1])))]
 
 
 def _rank(mutant: Mutant) -> str:
@@ -223,7 +224,8 @@ def _rank(mutant: Mutant) -> str:
 class Watch:
     """A plugin of pytest: which tests execute the lines that matter, and how long they take."""
 
-    def __init__(self, lines: dict[str, set[int]], base: Path) -> None:
+    def __init__(self, lines: dict[str, set[int]], base: Path, most: float) -> None:
+        self.most, self.begin = most, time.process_time()
         self.lines = {str(base / "gnpool" / file): (file, numbers) for file, numbers in lines.items()}
         self.current: str | None = None
         self.codes: dict[Any, tuple[str, set[int]] | None] = {}
@@ -262,9 +264,12 @@ class Watch:
         file, numbers = of_file
         return file, numbers & {line for _, _, line in code.co_lines() if line is not None}
 
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: hashlib.sha256(item.nodeid.encode()).digest())  # so that a part is a sample of all
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self.current, begin = item.nodeid, time.monotonic()
+        self.current, begin = item.nodeid, time.process_time()
         threading.settrace(self.trace)
         sys.settrace(self.trace)
         try:
@@ -272,8 +277,10 @@ class Watch:
         finally:
             sys.settrace(None)
             threading.settrace(None)  # type: ignore[arg-type]
-            self.seconds[item.nodeid] = round(time.monotonic() - begin, 3)
+            self.seconds[item.nodeid] = round(time.process_time() - begin, 3)
             self.current = None
+            if time.process_time() - self.begin > self.most:
+                item.session.shouldstop = "the seconds of this file are spent"
 
 
 class Choice:
@@ -305,11 +312,11 @@ def pytest_with(base: Path, paths: list[str], plugin: object, *options: str) -> 
 def test_files(only: str | None) -> list[str]:
     """The files of tests that the map is made of, those of one part or all."""
     patterns = {pattern for part, (_, _, found) in PARTS.items() if only in (None, part) for pattern in found}
-    files = {path.relative_to(ROOT).as_posix() for pattern in patterns for path in (ROOT / "tests").glob(pattern)}
-    return sorted(files)
+    files = {path for pattern in patterns for path in (ROOT / "tests").glob(pattern) if path.stem not in SLOW}
+    return sorted(path.relative_to(ROOT).as_posix() for path in files)
 
 
-def make_map(mutants: list[Mutant], only: str | None, slow: bool, jobs: int) -> dict[str, Any]:
+def make_map(mutants: list[Mutant], only: str | None, most: float, slow: bool, jobs: int) -> dict[str, Any]:
     """Which tests execute which line of the sample, and their seconds; file by file, going on where it was."""
     lines: dict[str, set[int]] = {}
     for mutant in mutants:
@@ -323,12 +330,12 @@ def make_map(mutants: list[Mutant], only: str | None, slow: bool, jobs: int) -> 
         found = {"stamp": stamp, "files": {}}
 
     def watched(name: str, place: Path) -> dict[str, Any]:
-        plugin = Watch(lines, PLACE / "base")
+        plugin = Watch(lines, PLACE / "base", most)
         pytest_with(PLACE / "base", [name], plugin, *([] if slow else ["-m", "not slow"]))
         seen = {key: sorted(value & plugin.passed) for key, value in plugin.seen.items()}
         return {"seen": seen, "seconds": plugin.seconds}
 
-    digests = {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in test_files(only)}
+    digests = {name: f"{most} {hashlib.sha256((ROOT / name).read_bytes()).hexdigest()}" for name in test_files(only)}
     fresh = [name for name in digests if found["files"].get(name, {}).get("digest") != digests[name]]
     todo = [(name, functools.partial(watched, name)) for name in fresh]
     for name, answer, seconds in side_by_side(todo, PLACE, jobs, 1200.0):
@@ -366,8 +373,9 @@ def chosen(mutant: Mutant, found: dict[str, Any], seconds: float) -> list[str]:
     return ordered
 
 
-def tried(mutant: Mutant, ids: list[str], place: Path) -> dict[str, Any]:
-    """Run the tests of one mutant in a copy of the package."""
+def tried(mutant: Mutant, ids: list[str], most: int, place: Path) -> dict[str, Any]:
+    """Run the tests of one mutant in a copy of the package, for so many seconds of the processor."""
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(PLACE / "base", place)
     target = place / "gnpool" / mutant.file
@@ -386,10 +394,9 @@ def outcome(answer: dict[str, Any] | None) -> dict[str, Any]:
     return {"outcome": "killed", "by": answer["failed"] or "an error on import"}
 
 
-def shares(outcomes: dict[str, dict[str, Any]]) -> str:
+def shares(outcomes: dict[str, dict[str, Any]], reasons: dict[str, str]) -> str:
     """A line about all that were tried."""
     killed = sum(one["outcome"] == "killed" for one in outcomes.values())
-    reasons = json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else {}
     equal = sum(1 for name, one in outcomes.items() if one["outcome"] != "killed" and name in reasons)
     return (
         f"{killed} of {len(outcomes)} killed ({100 * killed / max(1, len(outcomes)):.1f} %), "
@@ -402,14 +409,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--most", type=int, help="how many to try now")
     parser.add_argument("--only", choices=PARTS)
-    parser.add_argument("--again", action="store_true", help="try those that survived once more")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of tests for one mutant")
+    parser.add_argument("--again", action="store_true", help="only those once more that survived without a reason")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of tests for one mutant, by the processor")
+    parser.add_argument("--map", type=float, default=300.0, help="processor seconds of each file of tests for the map")
     parser.add_argument("--jobs", type=int, default=1, help="how many at once")
     parser.add_argument("--slow", action="store_true", help="with the tests that are marked slow")
     parser.add_argument("--show", help="print what a mutant changes")
     options = parser.parse_args()
     mutants = sample()
-    known = {mutant.id for mutant in mutants}
+    parts = {mutant.id: mutant.part for mutant in mutants}
+    wanted = {part: list(parts.values()).count(part) for part in PARTS}
     if options.show:
         (mutant,) = (one for one in mutants if one.id == options.show)
         source = (SOURCE / mutant.file).read_bytes()
@@ -425,25 +434,24 @@ def main() -> int:
     PLACE.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(PLACE / "base", ignore_errors=True)
     shutil.copytree(SOURCE, PLACE / "base" / "gnpool")
-    found = make_map(mutants, options.only, options.slow, options.jobs)
-    outcomes = {name: one for name, one in kept("mutants").get("outcomes", {}).items() if name in known}
-    todo = [m for m in mutants if m.id not in outcomes or (options.again and outcomes[m.id]["outcome"] != "killed")]
+    found = make_map(mutants, options.only, options.map, options.slow, options.jobs)
+    outcomes = {name: one for name, one in kept("mutants").get("outcomes", {}).items() if name in parts}
+    reasons = read(REASONS)
+    alive = {name for name, one in outcomes.items() if one["outcome"] != "killed"} - set(reasons)
+    todo = [m for m in mutants if (m.id in alive if options.again else m.id not in outcomes)]
     todo = [m for m in todo if options.only in (None, m.part)][: options.most]
     choices = {mutant.id: chosen(mutant, found, options.seconds) for mutant in todo}
-    work = [(m.id, functools.partial(tried, m, choices[m.id])) for m in todo if choices[m.id]]
+    most = int(30 + 3 * options.seconds)
+    work = [(m.id, functools.partial(tried, m, choices[m.id], most)) for m in todo if choices[m.id]]
     answers = itertools.chain(
         ((name, {"outcome": "not covered"}) for name, ids in choices.items() if not ids),
-        (
-            (name, outcome(answer))
-            for name, answer, _ in side_by_side(work, PLACE, options.jobs, 60 + 6 * options.seconds)
-        ),
+        ((name, outcome(answer)) for name, answer, _ in side_by_side(work, PLACE, options.jobs, 5 * most)),
     )
     for number, (name, one) in enumerate(answers, start=1):
-        outcomes[name] = one
+        outcomes[name] = {"part": parts[name], **one}
         print(f"{number} of {len(todo)}: {one['outcome']} {name}", flush=True)
-        keep("mutants", {"seed": SEED, "sample": len(known), "outcomes": dict(sorted(outcomes.items()))})
-    print(shares(outcomes))
-    reasons = json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else {}
+        keep("mutants", {"seed": SEED, "sample": wanted, "outcomes": dict(sorted(outcomes.items()))})
+    print(shares(outcomes, reasons))
     return int(any(one["outcome"] != "killed" and name not in reasons for name, one in outcomes.items()))
 
 

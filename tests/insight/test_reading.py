@@ -176,6 +176,14 @@ def test_shares_add_up():
     assert all(0 < share < 1 for share in shares)
 
 
+def test_a_branch_that_nobody_listens_to_has_no_share():
+    layer = GNPAggregation(2, coordinates="published", branches="both")
+    with torch.no_grad():
+        layer.mix.weight[:, 2:] = 0.0  # of the negative branch
+    branches = read(layer, torch.rand(6, 2) + 0.1, forward=lambda model, x: model(x)).branches
+    assert [branch.share for branch in branches] == [1.0, 0.0]
+
+
 def test_fused_layers_are_seen_and_left_as_they_were():
     conv = GNPConv(torch.nn.Identity(), GNPAggregation(2, start="sum"))
     batch = Data(x=torch.rand(3, 2), edge_index=torch.tensor([[0, 1, 2], [1, 2, 0]]))

@@ -6,8 +6,10 @@ import errno
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from gnpool.lab.recipes.grids import GRIDS
 from gnpool.store import Damage, Store, StoreError
 from gnpool.store import store as store_module
 from tests.faults.helpers import undisturbed as expected
-from tests.lab.shared import SMALL, program, run_tables, timeless
+from tests.lab.shared import ENVIRONMENT, SMALL, program, run_tables, timeless
 
 PATIENCE = 120.0  # seconds for a subprocess on a busy machine
 
@@ -156,6 +158,44 @@ def test_damaged_files_are_done_again(tmp_path: Path) -> None:
     found.clear()
     assert run(tmp_path, jobs=1, on_damage=found.append) == expected()
     assert found == []
+
+
+BIRTH = """
+import os, sys, time
+from gnpool.lab.running import processes
+
+def import_slowly():
+    open(sys.argv[1], "w").close()
+    time.sleep(20)
+
+if __name__ == "__main__":
+    if sys.argv[2] == "imports of all":
+        processes.PRELOADED = ["slow"]
+    begin = import_slowly if sys.argv[2] == "imports of one" else int
+    try:
+        with processes.children(2, begin, (), leave=int):
+            for _ in range(600):
+                time.sleep(0.1)
+    except KeyboardInterrupt:
+        os._exit(130)  # as the program does: to take torch apart takes seconds
+"""
+
+
+@pytest.mark.parametrize("when", ["imports of all", "imports of one"])
+def test_ctrl_c_while_processes_are_born(tmp_path: Path, when: str) -> None:
+    script, begun = tmp_path / "script.py", tmp_path / "begun"
+    script.write_text(BIRTH)
+    (tmp_path / "slow.py").write_text(f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(20)\n")
+    command = [sys.executable, str(script), str(begun), when]
+    environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, text=True) as process:
+        wait_for(begun.exists, process)
+        time.sleep(0.2)  # until the parent waits for them
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)  # and they would import for 20 seconds
+        process.kill()
+    assert process.returncode == 130
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, stack_module_state, vmap
 
 from gnpool.nn import GNPAggregation
+from gnpool.nn.exponent import signed_exponent
 from tests.nn.expected import INDEX, P_MAX, in_both_coordinates, names_of
 
 START_P = 1 + math.log(2)
@@ -228,6 +229,16 @@ def test_above_the_cap_p_reads_as_the_cap_and_can_return() -> None:
     assert layer.p_pos.item() == 6.0
     assert raw_gradient(layer, "pos", 1.0) == 0.0
     assert raw_gradient(layer, "pos", -1.0) > 1e-3
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_far_above_the_cap_the_slope_is_that_of_the_cap(sign: float) -> None:
+    t = torch.tensor([sign * 1000.0], dtype=torch.float64, requires_grad=True)  # whose sinh overflows
+    p = signed_exponent(t, 500.0)
+    (sign * p).sum().backward()
+    assert p.tolist() == [sign * 500.0]
+    assert t.grad is not None
+    assert t.grad.item() == pytest.approx(sign * 500.0, rel=1e-4)
 
 
 def test_cap_in_one_channel_leaves_the_others_alone() -> None:

@@ -8,9 +8,10 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from typing import Any
 
 import torch
@@ -38,34 +39,58 @@ def children(
     """A pool of ``count`` processes, each of which calls ``begin(*start)`` first.
 
     Leaving the block calls ``leave`` and waits until what runs has ended; without ``leave``, and after Ctrl-C for the
-    second time, the processes are killed. A child whose parent was killed calls ``orphaned`` and ends at once.
+    second time, the processes are killed. After Ctrl-C those are killed at once that still import, and have nothing to
+    save. A child whose parent was killed calls ``orphaned`` and ends at once.
     """
-    others = multiprocessing.active_children()
-    CONTEXT.set_forkserver_preload(PRELOADED)
-    born = (begin, start, orphaned, dict(os.environ))
+    others, ready = multiprocessing.active_children(), CONTEXT.SimpleQueue()
+    born = (begin, start, orphaned, dict(os.environ), ready)
     pool = ProcessPoolExecutor(count, mp_context=CONTEXT, initializer=_born, initargs=born)
-    with _deaf():  # Ctrl-C reaches all processes; the parent decides, and children are born deaf
-        for _ in range(count):
-            pool.submit(int)  # none is idle yet, so that each starts one
-    mine = [child for child in multiprocessing.active_children() if child not in others]
 
-    def kill() -> None:
+    def kill(spared: Set[int | None] = frozenset()) -> None:
         for child in mine:
-            child.kill()
+            if child.pid not in spared:
+                child.kill()
 
     try:
+        try:
+            _start_all(pool, count)
+        finally:
+            mine = [child for child in multiprocessing.active_children() if child not in others]
         yield pool
     finally:
         try:
             (leave or kill)()
+            if isinstance(sys.exception(), KeyboardInterrupt):
+                kill(spared={ready.get() for _ in iter(ready.empty, True)})
             pool.shutdown(wait=True, cancel_futures=True)
         except KeyboardInterrupt:  # for the second time: nobody waits for states to be saved
             kill()
             raise
 
 
+def _start_all(pool: ProcessPoolExecutor, count: int) -> None:
+    """Start the processes of a pool. Ctrl-C reaches all of them, but the parent decides: children are born deaf."""
+    with _deaf():
+        if FORKS:
+            CONTEXT.set_forkserver_preload(PRELOADED)
+            forkserver.ensure_running()  # and it alone: it imports for seconds, in which Ctrl-C must be heard here
+        else:
+            _fill(pool, count)
+    if FORKS:
+        _fill(pool, count)
+
+
+def _fill(pool: ProcessPoolExecutor, count: int) -> None:
+    for _ in range(count):
+        pool.submit(int)  # none is idle yet, so that each starts one
+
+
 def _born(
-    begin: Callable[..., None], start: tuple[Any, ...], orphaned: Callable[[], object], environment: dict[str, str]
+    begin: Callable[..., None],
+    start: tuple[Any, ...],
+    orphaned: Callable[[], object],
+    environment: dict[str, str],
+    ready: Any,
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(environment)  # of now: the process that this one was forked from may be older
@@ -73,6 +98,7 @@ def _born(
     torch.set_num_threads(1)
     load_again()
     begin(*start)
+    ready.put(os.getpid())
 
 
 @contextmanager
