@@ -162,7 +162,7 @@ def test_damaged_files_are_done_again(tmp_path: Path) -> None:
 
 BIRTH = """
 import os, sys, time
-from gnpool.lab.running import processes
+from gnpool.engine import children as processes
 
 def import_slowly():
     open(sys.argv[1], "w").close()
