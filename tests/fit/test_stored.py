@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gnpool.fit.measures import percent
+from gnpool.display.measures import percent
 from gnpool.report import page, read_study
 
 ROOT = Path(__file__).resolve().parents[2]
