@@ -7,7 +7,8 @@ Both get the same features and the same split by size, drawn anew for each seed:
 test of the larger, and of the rest some train, some select, and some test inside the training sizes. The recipe is that
 of examples/mutag_gin.py of PyTorch Geometric: five layers of 32 channels with batch norm, the sum as readout, dropout
 of a half, Adam at 0.01 and half of it from epoch 51 on, batches of 128, 100 epochs. The epoch with the lowest
-validation loss is taken, as ``gnpool fit`` does. Every test graph that is wrong is kept.
+validation loss is taken, as ``gnpool fit`` does. What the constant guess gets stands beside them, and every test graph
+that is wrong is kept.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from torch_geometric.nn import GINConv, global_add_pool
 
 from gnpool.data import read_graphs
 from gnpool.fit import Options, answer, run_study
+from gnpool.fit.measures import shares
 from gnpool.fit.prepared import Prepared, prepare
 from studies.files import read_runs, write_runs
 
@@ -110,6 +112,18 @@ def train_gin(prepared: Prepared, seed: int, epochs: int = EPOCHS) -> Outcome:
     return {"model": "GIN", "label": "GIN", "validation_loss": lowest, "wrong": wrong}
 
 
+def constant(prepared: Prepared) -> Outcome:
+    """Always naming the class that is most frequent in training, and the share of each class in each part."""
+    guess = int(prepared.problem.constant(prepared.y["train"]).argmax())
+    classes = prepared.problem.classes
+    return {
+        "model": "constant",
+        "label": classes[guess],
+        "shares": {part: shares(y, classes) for part, y in prepared.y.items()},
+        "wrong": {part: (prepared.y[part] != guess).long().tolist() for part in TESTS},
+    }
+
+
 def fit(table: Any, options: Options, cache: Path | None) -> list[Outcome]:
     """What a fit chooses, and the best fixed poolings by the same validation."""
     study = run_study(table, options, checkpoint=cache)
@@ -135,7 +149,8 @@ def run(source: Path, seed: int, models: set[str], cache: Path | None) -> list[O
     if "fit" in models:
         found += fit(table, options, None if cache is None else cache / f"{source.stem}-{seed}")
     if "gin" in models:
-        found.append(train_gin(prepare(table, options), seed))
+        prepared = prepare(table, options)
+        found += [constant(prepared), train_gin(prepared, seed)]
     seconds = round(time.monotonic() - began, 1)
     return [{"set": source.stem, "seed": seed, "torch": torch.__version__, **one, "seconds": seconds} for one in found]
 
