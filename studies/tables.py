@@ -409,7 +409,34 @@ def readme_blocks() -> dict[str, str]:
     return {"readme motif": motif_headline(read_runs(RESULTS / "motif.json"))}
 
 
+MODELS = {"fit": "choice of `fit`", "fixed": "best fixed poolings", "GIN": "plain GIN", "constant": "constant guess"}
+
+
+def real_sets_table(runs: list[dict[str, Any]]) -> str:
+    """Wrong answers on each set of real graphs in percent: the mean over seeds, the lowest and the highest."""
+    rows = []
+    for name in dict.fromkeys(one["set"] for one in runs):
+        for model, words in MODELS.items():
+            found = [one["wrong"] for one in runs if (one["set"], one["model"]) == (name, model)]
+            errors = [[100 * statistics.mean(wrong[part]) for wrong in found] for part in ("inside", "larger")]
+            if found:
+                rows.append([name, words, str(len(found)), *map(mean_and_range, errors)])
+    return table(["set", "model", "seeds", "wrong inside the training sizes", "wrong on larger graphs"], rows)
+
+
+def mean_and_range(errors: list[float]) -> str:
+    """Over seeds."""
+    mean, low, high = (f"{value:.1f}" for value in (statistics.mean(errors), min(errors), max(errors)))
+    return f"{mean} %" if low == high else f"{mean} % ({low} to {high})"
+
+
+def own_data_blocks() -> dict[str, str]:
+    """The generated part of the page on users' own data."""
+    return {"real sets": real_sets_table(read_runs(RESULTS / "real_sets.json"))}
+
+
 PAGES = {
+    PAGES_FOLDER / "own-data.md": own_data_blocks,
     PAGES_FOLDER / "learning.md": blocks,
     PAGES_FOLDER / "learning-loop.md": loop_blocks,
     PAGES_FOLDER / "laws.md": law_blocks,

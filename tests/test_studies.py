@@ -7,9 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 
+from gnpool.data import read_graphs
+from gnpool.fit import Options
+from gnpool.fit.prepared import prepare
 from gnpool.tasks.graphs import Graph
-from studies import crystals, found, laws, learned, loop, motif, tables
+from studies import crystals, found, laws, learned, loop, motif, real_sets, tables
 from studies.files import write_runs
 
 PATH = Graph.from_pairs(3, np.array([0, 1]), np.array([1, 2]))  # 0 - 1 - 2
@@ -184,3 +188,36 @@ def test_a_plain_loop_learns_the_largest_sum_over_neighbours(seed):
     The defaults were tuned on these two seeds, and fresh ones have up to 1.9 %: a guard against decay, not a claim.
     """
     assert loop.train("max of sums", "gnp", "gnp", seed)["error"] <= 1.0
+
+
+def test_the_plain_gin_meets_the_graphs_of_a_fit():
+    generator = torch.Generator().manual_seed(0)
+    graphs = []
+    for n in [3, 4, 5, 6, 7, 8, 9, 10] * 6:
+        path = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
+        x = torch.rand(n, 1, generator=generator)
+        graphs.append(Data(x=x, edge_index=torch.cat([path, path.flip(0)], 1), y=int(x.mean() > 0.5)))
+    prepared = prepare(read_graphs(graphs), Options())
+    part = real_sets.graphs_of(prepared, "larger")
+    for graph, number in zip(part, prepared.split.larger.tolist(), strict=True):
+        assert torch.equal(graph.edge_index.unique(dim=1), graphs[number].edge_index.unique(dim=1))
+        assert torch.equal(graph.x.argsort(dim=0), graphs[number].x.argsort(dim=0))
+        assert int(graph.y) == graphs[number].y
+    done = real_sets.train_gin(prepared, seed=0, epochs=2)
+    assert done["validation_loss"] < math.inf
+    for name, wrong in done["wrong"].items():
+        assert len(wrong) == len(getattr(prepared.split, name))
+        assert set(wrong) <= {0, 1}
+    guess = real_sets.constant(prepared)
+    larger = guess["shares"]["larger"]
+    assert sum(guess["wrong"]["larger"]) / len(guess["wrong"]["larger"]) == pytest.approx(1 - larger[guess["label"]])
+    again = real_sets.train_gin(prepared, seed=0, epochs=2)
+    assert again == done
+
+
+def test_a_study_of_real_sets_goes_on_where_it_stopped():
+    kept = [{"set": "A", "seed": 0, "model": "GIN"}, {"set": "A", "seed": 1, "model": "fit"}]
+    assert real_sets.missing(kept, "A", 0, None) == {"fit"}
+    assert real_sets.missing(kept, "A", 1, None) == {"gin"}
+    assert real_sets.missing(kept, "B", 0, "gin") == {"gin"}
+    assert real_sets.missing(kept, "A", 0, "gin") == set()

@@ -92,6 +92,17 @@ def test_predict_larger_sets(fitted: tuple[Path, str], tmp_path: Path) -> None:
     assert [row["nodes"] for row in json.loads(spoken.stdout)] == [int(row["nodes"]) for row in found]
 
 
+def test_a_folder_for_the_hub_is_a_saved_model(fitted: tuple[Path, str], tmp_path: Path) -> None:
+    data, hub = write_sets(tmp_path / "data", 5, 6, 8, seed=2), tmp_path / "hub"
+    done = CliRunner().invoke(app, ["export", str(fitted[0] / "out"), "--format", "hub", "-o", str(hub)])
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in hub.iterdir()) == ["README.md", "config.json", "model.safetensors"]
+    first, second = (CliRunner().invoke(app, ["predict", str(one), str(data)]) for one in (fitted[0] / "out", hub))
+    assert first.exit_code == second.exit_code == 0
+    assert first.stdout == second.stdout
+    assert CliRunner().invoke(app, ["read", str(hub)]).exit_code == 0
+
+
 @pytest.mark.parametrize("form", ["torch", "pyg", "onnx"])
 def test_export(form: str, fitted: tuple[Path, str], tmp_path: Path) -> None:
     if form == "onnx":

@@ -243,6 +243,45 @@ def test_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         read_graphs("nowhere11:graphs")
 
 
+def test_functions_give_what_read_graphs_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine13.py").write_text(
+        "import networkx as nx, numpy as np\n"
+        "def graphs():\n    return [nx.disjoint_union(nx.Graph(mass=n), nx.path_graph(n)) for n in (2, 3)]\n"
+        "def one():\n    return nx.star_graph(3)\n"
+        "class Frame(dict):\n"
+        "    columns = property(lambda self: list(self))\n"
+        "    shape = property(lambda self: (len(next(iter(self.values()))), len(self)))\n"
+        "def frames():\n"
+        "    return {'graphs': Frame(graph=['a', 'b'], mass=[1.0, 2.0]), 'nodes': Frame(graph=['a', 'b', 'b'])}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    table = read_graphs("mine13:graphs", y="mass")
+    assert table.y is not None
+    assert (table.sizes.tolist(), table.y.values.tolist()) == ([2, 3], [2, 3])
+    table = read_graphs("mine13:frames", y="mass")
+    assert table.y is not None
+    assert (table.sizes.tolist(), table.y.values.tolist(), table.edge_index) == ([1, 2], [1, 2], None)
+    with pytest.raises(DataError, match="mine13:one: the graphs have no attribute 'y'"):
+        read_graphs("mine13:one")
+
+
+WITHOUT_COLUMNS: dict[str, Any] = {"y": "mass", "part": "part", "categorical": ["mass"], "ignore": ["mass"]}
+
+
+@pytest.mark.parametrize("argument", WITHOUT_COLUMNS)
+def test_columns_are_refused_where_there_are_none(argument: str, tmp_path: Path) -> None:
+    for name, text in TU.items():
+        (tmp_path / name).write_text(text)
+    asked = {argument: WITHOUT_COLUMNS[argument]}
+    graphs = [Data(num_nodes=2, y=3.0)]
+    torch.save(graphs, tmp_path / "graphs.pt")
+    for source in (graphs, tmp_path / "graphs.pt", tmp_path):
+        with pytest.raises(ValueError, match=f"'{argument}' names a column of a table, got '"):
+            read_graphs(source, **asked)
+    if argument == "y":  # data without targets needs no name for them
+        assert read_graphs(graphs, labelled=False, **asked).y is None
+
+
 BAD_FUNCTIONS = {
     "raises": (
         "def graphs():\n    raise RuntimeError('line\\nby line')",

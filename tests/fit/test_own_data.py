@@ -15,9 +15,10 @@ import torch
 from torch_geometric.data import Data
 
 from gnpool.data import Column, DataError, GraphTable, from_list, from_networkx, read_graphs
+from gnpool.display.measures import METRICS, shown
 from gnpool.fit import GNPClassifier, GNPRegressor, Options, Study, answer, load_predictor, pipeline, predict, run_study
 from gnpool.fit.edges import with_edge_sums
-from gnpool.fit.measures import METRICS, of_classes, of_several, shown
+from gnpool.fit.measures import of_classes, of_several
 from gnpool.fit.networks import deeper, frames
 from gnpool.fit.problem import Problem
 from gnpool.fit.result import check_same_data, model_extra, result_dict, table_rows, write_result

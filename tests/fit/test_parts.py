@@ -143,6 +143,8 @@ TASKS: dict[str, tuple[list[Any], tuple[str, ...] | None, str]] = {
     "-1 and 1": ([-1.0, 1.0] * 50, None, "classification"),
     "1 to 6": ([1.0, 2, 3, 4, 5, 6] * 20, None, "classification"),
     "counts": ([3.0, 4, 5, 9] * 20, None, "regression"),
+    "counts with a tail": ([*([0.0, 1, 2, 3, 4] * 20), 5, 6, 6], None, "regression"),
+    "a rare second class": ([0.0] * 50 + [1.0], None, "classification"),
     "too many": ([float(k) for k in range(100)], None, "regression"),
     "words": ([0, 1] * 20, ("a", "b"), "classification"),
 }

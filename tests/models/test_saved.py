@@ -16,6 +16,7 @@ from gnpool import models
 from gnpool.insight import CrystalAggregation
 from gnpool.models import SavedModelError, load_model, load_saved, save_model
 from gnpool.models import folder as folders
+from gnpool.models.hub import hub_files
 
 X = torch.tensor([[1.0, -2.0], [0.5, 3.0], [2.0, 1.0], [0.0, 4.0], [1.5, 1.5]])
 EDGES = torch.tensor([[1, 0, 2, 1, 4, 3], [0, 1, 1, 2, 3, 4]])
@@ -74,6 +75,46 @@ def test_crystallized_layers_come_back(tmp_path: Path) -> None:
     assert torch.equal(run(again), run(model))
     assert again.layers[0].lin1.bias is None
     assert repr(again.layers[1].aggr) == repr(model.layers[1].aggr)
+
+
+def as_on_the_hub(folder: Path, place: Path) -> Path:
+    place.mkdir()
+    for name, data in hub_files(folder).items():
+        (place / name).write_bytes(data)
+    return place
+
+
+@pytest.mark.parametrize(("name", "arguments"), NETWORKS, ids=[f"{n}-{len(a)}" for n, a in NETWORKS])
+def test_to_the_hub_and_back(name: str, arguments: dict[str, Any], tmp_path: Path) -> None:
+    model = make(name, arguments)
+    folder = save_model(tmp_path / "model", model, {"class": name, "arguments": arguments}, {"classes": ["<b>"]})
+    hub = as_on_the_hub(folder, tmp_path / "hub")
+    config = json.loads((hub / "config.json").read_text())
+    assert (config["model_type"], config["architectures"]) == ("gnpool", [name])
+    assert safetensors.torch.load_file(hub / "model.safetensors").keys() == model.state_dict().keys()
+    assert (hub / "README.md").read_text().startswith("---\nlibrary_name: gnpool\n")
+    again = load_saved(hub)
+    assert torch.equal(run(again.model), run(model))
+    assert again.extra == {"classes": ["<b>"]}
+    assert hub_files(hub) == hub_files(folder)
+
+
+def test_a_damaged_folder_of_the_hub_is_refused(tmp_path: Path) -> None:
+    arguments = {"in_channels": 2, "pool": "sum", "hidden": 4}
+    folder = save_model(tmp_path / "model", make("SetNet", arguments), {"class": "SetNet", "arguments": arguments})
+    hub = as_on_the_hub(folder, tmp_path / "hub")
+    config = json.loads((hub / "config.json").read_text())
+    for kind in ("bert", None):
+        (hub / "config.json").write_text(json.dumps({**config, "model_type": kind}))
+        with pytest.raises(SavedModelError, match=r"config\.json: it describes a model of another library"):
+            load_model(hub)
+    (hub / "config.json").write_text("[]")
+    with pytest.raises(SavedModelError, match=r"config\.json: it describes a model of another library"):
+        load_model(hub)
+    (hub / "config.json").write_text(json.dumps(config))
+    (hub / "model.safetensors").write_bytes(b"")
+    with pytest.raises(SavedModelError, match=r"model.safetensors: it has 0 bytes in place of"):
+        load_model(hub)
 
 
 def test_a_saved_model_is_replaced_and_other_files_are_not(tmp_path: Path) -> None:

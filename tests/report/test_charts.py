@@ -125,12 +125,15 @@ def test_learning_curves() -> None:
     values = np.array([[10.0, 30.0, 20.0], [1.0, np.nan, 3.0], [np.nan, np.nan, np.nan], [4.0, 4.0, np.inf]])
     gnp = Training("harmonic", "", "gnp", curves={"metric": values, "readout.p_pos": values})
     others = [Training("harmonic", "", f"m{k}", curves={"metric": values + k}) for k in range(6)]
-    (figure,), other = learning_figures([*others, gnp, Training("harmonic", "tree", "gnp", curves={"loss": values})])
+    (figure,), other = learning_figures(
+        [*others, gnp, Training("harmonic", "tree", "gnp", curves={"loss": values})], {"m1": 5}
+    )
     assert len(other) == 1
     assert "validation loss" in other[0]
     assert len(points(figure, "gnp")) == 3  # an epoch without any value is left out
     assert figure.count('class="series grey"') == 3  # those beyond the first four
     assert "epoch 1: 20|epoch 2: 2|epoch 4: 4" in figure
+    assert re.search(r'class="series c5" data-name="m1"', figure)  # its colour elsewhere on the page
 
 
 def test_every_name_has_a_place_for_its_label() -> None:

@@ -128,6 +128,26 @@ def test_nothing_learned_is_saved_and_not_chosen() -> None:
 def test_shares_of_a_classification() -> None:
     tables = fit_tables({**FIT, "problem": {"task": "classification"}})
     assert tables[0]["metric"] == "share of wrong answers (%)"
+    assert tables[0]["scale"] == "linear"  # a share of 0 is common, and has no place on a logarithmic axis
+    (figure,) = size_figures(size_lines(tables[0]), y_log=False)
+    assert '<text x="' in figure
+    assert ">0</text>" in figure
+    assert "scale" not in fit_tables(FIT)[0]
+
+
+def test_the_measure_that_was_asked_for_is_shown() -> None:
+    measures = {"error": 0.25, "absolute": 3.5, "r2": None}
+    models = [
+        {**model, "inside": measures, "larger": {**measures, "r2": 0.5}} for model in FIT["models"] if model != "odd"
+    ]
+    fit = {**FIT, "models": models, "constant": {"inside": measures, "larger": measures}, "metric": "mae"}
+    (title, head, rows) = fit_boxes(fit)[-1]
+    assert (title, head) == ("Mean absolute error", ["", "test, same sizes", "test, larger"])
+    assert rows == [["GNP* (sum/sum), chosen", "3.5", "3.5"], ["GNP", "3.5", "3.5"], ["best constant", "3.5", "3.5"]]
+    assert fit_boxes({**fit, "metric": "r2"})[-1][2][0][1:] == ["undefined", "0.5"]
+    assert fit_boxes({**fit, "metric": "error"}) == fit_boxes(FIT)
+    odd = [{"label": "GNP", "inside": {"absolute": "x"}, "larger": {"absolute": 1.0}}, {"label": "sum", "inside": 3}]
+    assert fit_boxes({**fit, "models": odd, "constant": None}) == fit_boxes(FIT)
 
 
 @pytest.mark.parametrize(

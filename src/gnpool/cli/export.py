@@ -15,19 +15,24 @@ EPILOG = "Example: gnpool export my-fit --format onnx -o model.onnx"
 
 def export(
     model: Model,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, or the folder for pyg.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, or the folder for pyg and hub.")],
     form: Annotated[
-        Literal["onnx", "torch", "pyg"],
-        typer.Option("--format", help="ONNX, a program of torch.export, or source code and weights in plain PyG."),
+        Literal["onnx", "torch", "pyg", "hub"],
+        typer.Option(
+            "--format",
+            help="ONNX, a program of torch.export (.pt2), source code and weights in plain PyG, or a folder for the "
+            "Hugging Face hub.",
+        ),
     ] = "onnx",
     json: Json = False,
 ) -> None:
-    """Write a saved model in a form that runs without gnpool.
+    """Write a saved model in another form.
 
-    Numbers of nodes, edges and graphs stay free. The ONNX file is checked in onnxruntime on graphs of other sizes. It
-    begins where preprocessing ends; what that was is kept in its metadata.
+    What onnx, torch and pyg give runs without gnpool. Numbers of nodes, edges and graphs stay free. The ONNX file is
+    checked in onnxruntime on graphs of other sizes. It begins where preprocessing ends; what that was is kept in its
+    metadata. gnpool reads the folder for the hub again.
     """
-    place = out if form == "pyg" else output_file(out)
+    place = out if form in ("pyg", "hub") else output_file(out)
     from gnpool.fit.export import write_export
 
     written = write_export(model, place, form)

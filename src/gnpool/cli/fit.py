@@ -51,10 +51,13 @@ def fit(
     ] = None,
     part: Annotated[
         str | None,
-        typer.Option(help="Column that says train, validation or test for each graph or node; it is the split."),
+        typer.Option(
+            metavar="COLUMN", help="Column that says train, validation or test for each graph or node; it is the split."
+        ),
     ] = None,
     y: Annotated[
-        list[str] | None, typer.Option(help="Column with the target; repeat it for several targets.  [default: y]")
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Column with the target; repeat it for several targets.  [default: y]"),
     ] = None,
     metric: Annotated[MetricName, typer.Option(help="What is reported first; fit.json has all of them.")] = "error",
     class_weights: Annotated[
@@ -137,9 +140,9 @@ def fit(
 
 
 def _show(result: dict[str, Any], study: Any, out: Path) -> None:
+    from gnpool.display.measures import METRICS, percent
     from gnpool.fit import histogram
     from gnpool.fit.answer import size_range
-    from gnpool.fit.measures import METRICS, percent
     from gnpool.fit.result import table_rows
     from gnpool.fit.words import between, counted
 

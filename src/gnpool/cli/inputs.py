@@ -27,10 +27,15 @@ Seed = Annotated[int, typer.Option(min=0, help="Another number, other random num
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Model = Annotated[
     Path,
-    typer.Argument(metavar="MODEL", help="A folder of 'gnpool fit', or a saved model: a folder with model.json."),
+    typer.Argument(
+        metavar="MODEL",
+        help="A folder of 'gnpool fit', or a saved model: a folder with model.json or, from the hub, config.json.",
+    ),
 ]
-Categorical = Annotated[list[str] | None, typer.Option(help="Column whose numbers are categories; repeat it.")]
-Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat it.")]
+Categorical = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN", help="Column whose numbers are categories; repeat it.")
+]
+Ignore = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out; repeat it.")]
 Directed = Annotated[bool, typer.Option("--directed", help="Edges of the tables go one way.")]
 
 

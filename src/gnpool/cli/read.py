@@ -50,7 +50,9 @@ def read(
     learned = model / "learned"  # in a folder of 'gnpool fit'
     if (model / "fit.json").exists() and learned.is_dir():
         model = learned
-    saved = (model / "model.json").exists()
+    from gnpool.models.saved import is_saved_model
+
+    saved = is_saved_model(model)
     if saved and table is not None:
         raise typer.BadParameter("a saved model stands in no table", param_hint="'--table'")
     if not saved and table is None:

@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +21,7 @@ from torch_geometric.data.storage import GlobalStorage
 from gnpool.data.errors import DataError
 from gnpool.data.files import open_ordinary
 from gnpool.data.limits import check_need
+from gnpool.data.networkx_list import is_networkx
 from gnpool.data.table import Column, GraphTable, Ints, check_complete, tidy_features
 
 NODE, NUMBER = 64, 8  # bytes of memory for a node, and for a number of a tensor
@@ -63,8 +64,8 @@ def _load(opened: BinaryIO, held: int, file: str) -> Any:
         raise DataError(reason, file=file) from error
 
 
-def read_function(name: str, level: str, **options: Any) -> GraphTable:
-    """Call ``package.module:function``, the user's own code, which gives the graphs."""
+def call_function(name: str) -> Any:
+    """What ``package.module:function``, the user's own code, gives: a graph, a list of graphs, or frames by name."""
     module_name, _, attribute = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))  # a script of the user's beside the data, as `python -m` would find it
     try:
@@ -79,11 +80,12 @@ def read_function(name: str, level: str, **options: Any) -> GraphTable:
     if not callable(function):
         raise DataError(f"the module has no function {attribute!r}", file=name)
     try:
-        graphs = function()
-        found = graphs if isinstance(graphs, Data) else list(graphs)  # a data set may load its graphs one by one
+        found = function()
+        if isinstance(found, (Data, Mapping)) or is_networkx(found):
+            return found
+        return list(found)  # a data set may load its graphs one by one
     except Exception as error:  # the user's own code
         raise DataError(f"the function gave no list of graphs ({_one_line(error)})", file=name) from error
-    return from_list(found, level, file=name, **options)
 
 
 def _one_line(error: Exception) -> str:

@@ -12,7 +12,7 @@ from gnpool.data.errors import DataError
 from gnpool.data.files import Files, open_ordinary
 from gnpool.data.frames import read_frames
 from gnpool.data.networkx_list import from_networkx, is_networkx
-from gnpool.data.pyg_list import from_list, read_function, read_pt
+from gnpool.data.pyg_list import call_function, from_list, read_pt
 from gnpool.data.table import GraphTable
 from gnpool.data.tables import has_tables, read_tables
 from gnpool.data.tu_folder import read_tu, tu_names
@@ -96,19 +96,51 @@ def read_graphs(
         )
     if not isinstance(source, (str, Path)):
         if isinstance(source, (list, tuple)) and any(map(is_networkx, source[:1])):
+            _refuse("graphs of networkx", categorical=categorical, ignore=ignore)
             return from_networkx(source, level, y=names, labelled=labelled, part=part)
+        _refuse_columns("a list of Data", names if labelled else (), part, categorical, ignore)
         return from_list(source, level, labelled=labelled)
     path = Path(source)
     if not path.exists():
         if FUNCTION.fullmatch(str(source)):
-            return read_function(str(source), level, labelled=labelled)
+            found = call_function(str(source))
+            try:
+                return read_graphs(
+                    found,
+                    level,
+                    y=y,
+                    labelled=labelled,
+                    directed=directed,
+                    categorical=categorical,
+                    ignore=ignore,
+                    part=part,
+                )
+            except DataError as error:
+                place = error.file or str(source)
+                raise DataError(error.message, file=place, line=error.line, column=error.column) from error
         raise DataError("there is no such file or folder", file=str(source))
     if not path.is_dir() and not _is_zip(path):
         what = NO_ZIP.get(path.suffix.lower(), "it is neither a folder, a zip nor a .pt")
         raise DataError(f"{what}; see 'Your own data' in the documentation for the formats", file=str(path))
     if path.suffix in (".pt", ".pth"):
+        _refuse_columns("a list of Data", names if labelled else (), part, categorical, ignore)
         return read_pt(path, level, labelled=labelled)
     return read_files(path, level, names, labelled, directed, categorical, ignore, part)
+
+
+def _refuse_columns(
+    what: str, y: Sequence[str], part: str | None, categorical: Sequence[str], ignore: Sequence[str]
+) -> None:
+    """Complain about names of columns where the data has a fixed place for the target and no names of features."""
+    _refuse(what, y=[name for name in y if name != "y"], part=part, categorical=categorical, ignore=ignore)
+
+
+def _refuse(what: str, **named: Sequence[str] | None) -> None:
+    """Complain about an argument that names columns, which this kind of data does not have."""
+    for argument, names in named.items():
+        if names:
+            name = names if isinstance(names, str) else names[0]
+            raise ValueError(f"read_graphs: {argument!r} names a column of a table, got {name!r}; the data is {what}")
 
 
 def _is_zip(path: Path) -> bool:
@@ -141,6 +173,7 @@ def read_files(
                 part=part,
             )
         if tu_names(files):
+            _refuse_columns("a TUDataset", y if labelled else (), part, categorical, ignore)
             return read_tu(files, level, labelled)
     finally:
         files.close()

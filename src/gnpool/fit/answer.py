@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnpool.data.table import Floats
+from gnpool.display.measures import METRICS, Metric, percent, shown
 from gnpool.display.models import CRYSTAL, GNP
 from gnpool.fit.law import formulas
-from gnpool.fit.measures import METRICS, Metric, percent, shares, shown
+from gnpool.fit.measures import shares
 from gnpool.fit.networks import slots
 from gnpool.fit.study import LAW, Entry, Study
 from gnpool.fit.words import between

@@ -9,15 +9,17 @@ from gnpool.fit.onnx import SIZES, example, onnx_bytes
 from gnpool.fit.predict import model_folder, write_file
 from gnpool.insight import export_model
 from gnpool.models.folder import write_folder
+from gnpool.models.hub import HUB_FILES, hub_files
 from gnpool.models.saved import load_saved
 
-FORMATS = ("onnx", "torch", "pyg")
+FORMATS = ("onnx", "torch", "pyg", "hub")
 PLAIN = ("model.py", "model.safetensors", "model.pt2")
 
 
 def write_export(folder: str | Path, out: str | Path, form: str) -> list[Path]:
-    r"""Writes a saved model as ONNX (``"onnx"``), as a program of :mod:`torch.export` (``"torch"``), or as source and
-    weights in plain PyTorch Geometric (``"pyg"``, a folder).
+    r"""Writes a saved model as ONNX (``"onnx"``), as a program of :mod:`torch.export` (``"torch"``), as source and
+    weights in plain PyTorch Geometric (``"pyg"``, a folder), or as the Hugging Face hub keeps models (``"hub"``, a
+    folder with ``config.json`` and ``model.safetensors``).
 
     Args:
         folder (str or Path): The saved model.
@@ -29,7 +31,10 @@ def write_export(folder: str | Path, out: str | Path, form: str) -> list[Path]:
     """
     if form not in FORMATS:
         raise ValueError(f"write_export: 'form' must be one of {FORMATS}, got {form!r}")
-    saved, out = load_saved(model_folder(folder)), Path(out)
+    out = Path(out)
+    if form == "hub":
+        return _write_folder(out, hub_files(model_folder(folder)), HUB_FILES)
+    saved = load_saved(model_folder(folder))
     if form == "onnx":
         write_file(out, onnx_bytes(saved.model, saved.extra))
         return [out]
@@ -39,5 +44,10 @@ def write_export(folder: str | Path, out: str | Path, form: str) -> list[Path]:
     if form == "torch":
         write_file(out, files["model.pt2"])
         return [out]
-    write_folder(out, files, replaces=lambda found: {path.name for path in found.iterdir()} <= set(PLAIN))
-    return [out / name for name in PLAIN]
+    return _write_folder(out, files, PLAIN)
+
+
+def _write_folder(out: Path, files: dict[str, bytes], ours: tuple[str, ...]) -> list[Path]:
+    """Files into a folder, which must be new, empty or one of these."""
+    write_folder(out, files, replaces=lambda found: {path.name for path in found.iterdir()} <= set(ours))
+    return [out / name for name in files]

@@ -1,8 +1,7 @@
-"""What is reported of predictions, and in which words."""
+"""What is measured of predictions; the names of the measures stand in :mod:`gnpool.display.measures`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,40 +9,11 @@ import torch
 from torch import Tensor
 
 from gnpool.data.table import Floats
+from gnpool.display.measures import METRICS, Metric
 from gnpool.tasks import accuracy, balanced_accuracy, mcc, roc_auc
 from gnpool.training import Batch
 
 Measures = dict[str, Any]  # by name; a number, or None where it is not defined; "targets": the same for each of several
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One measure.
-
-    Args:
-        key (str): Where :data:`Measures` and ``fit.json`` have it.
-        task (str, optional): The only task that has it.
-        words (str): Its name in a sentence.
-        percent (bool): Whether it is a part of 1 that is shown in percent.
-        better (int): 1 if more is better, -1 if less is.
-    """
-
-    key: str
-    task: str | None
-    words: str
-    percent: bool = False
-    better: int = 1
-
-
-METRICS = {
-    "error": Metric("error", None, "error", percent=True, better=-1),
-    "mae": Metric("absolute", "regression", "mean absolute error", better=-1),
-    "r2": Metric("r2", "regression", "R2"),
-    "accuracy": Metric("accuracy", "classification", "accuracy", percent=True),
-    "balanced-accuracy": Metric("balanced_accuracy", "classification", "balanced accuracy", percent=True),
-    "mcc": Metric("mcc", "classification", "MCC"),
-    "roc-auc": Metric("roc_auc", "classification", "ROC-AUC"),
-}
 
 
 def check_metric(name: str, task: str) -> Metric:
@@ -54,22 +24,6 @@ def check_metric(name: str, task: str) -> Metric:
     if found.task not in (None, task):
         raise ValueError(f"'metric' {name!r} is one of {found.task}, and this is a {task}")
     return found
-
-
-def shown(measures: Measures, metric: Metric) -> str:
-    """A measure as text."""
-    value = measures.get(metric.key)
-    if value is None:
-        return "undefined"
-    return percent(value) if metric.percent else f"{value:.3g}"
-
-
-def percent(error: Any) -> str:
-    """A part of 1 as percent; None is one that is not defined."""
-    if error is None:
-        return "undefined"
-    value = 100 * float(error)
-    return f"{value:.2g} %" if value < 0.1 else f"{value:,.1f} %"
 
 
 def of_numbers(predicted: Floats, truth: Floats) -> Measures:

@@ -27,7 +27,7 @@ from gnpool.fit.problem import Problem
 from gnpool.fit.trainer import OnProgress
 from gnpool.insight.laws import LawNet, LawsNet
 from gnpool.models.folder import naming
-from gnpool.models.saved import SavedModelError, load_saved
+from gnpool.models.saved import SavedModelError, is_saved_model, load_saved
 from gnpool.store.files import replacing
 
 PART_NODES = 1_000_000  # whose features are made at once
@@ -115,7 +115,7 @@ def model_folder(folder: str | Path) -> Path:
     """Where the model is: the folder itself, or ``model`` in it."""
     folder = Path(folder)
     inner = folder / "model"
-    return inner if not (folder / "model.json").exists() and (inner / "model.json").exists() else folder
+    return inner if not is_saved_model(folder) and is_saved_model(inner) else folder
 
 
 def load_predictor(folder: str | Path) -> Predictor:
@@ -130,7 +130,7 @@ def load_predictor(folder: str | Path) -> Predictor:
             raise ValueError(f"'classes' must be {len(problem.classes)} numbers or words, got {classes!r:.40}")
         _check_fit(saved.model, problem, preprocessing)
     except (ValueError, TypeError, OverflowError) as error:
-        raise SavedModelError(f"{folder / 'model.json'}: it is not a model of 'gnpool fit' ({error})") from error
+        raise SavedModelError(f"{folder}: it is not a model of 'gnpool fit' ({error})") from error
     return Predictor(saved.model, problem, preprocessing, tuple(classes))
 
 

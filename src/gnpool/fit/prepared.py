@@ -72,6 +72,11 @@ def prepare(table: GraphTable, options: Options) -> Prepared:
     check_metric(options.metric, problem.task)
     preprocessing = Preprocessing.learn(tables["train"])
     notes = [*table.notes, *([split.note] if split.note else [])]
+    if options.task is None and table.targets[0].categories is None and len(problem.classes) > 2:
+        notes.append(
+            f"the {len(problem.classes)} whole numbers of {problem.column!r} are taken for classes; if they count "
+            "something, say --task regression"
+        )
     few = int(tables["train"].sizes.sum()) > MANY_NODES
     if few:
         notes.append("much data: fewer combinations of poolings, settings and seeds are tried")

@@ -256,7 +256,8 @@ def _guess(kept: Floats, counts: Any) -> tuple[str, str]:
     whole = bool((kept == np.floor(kept)).all())
     numbered = whole and len(kept) > 1 and (kept[0] in (0, 1) and kept[-1] - kept[0] == len(kept) - 1)
     signs = kept.tolist() == [-1.0, 1.0]
-    if (numbered or signs) and len(kept) <= MOST_CLASSES and counts.sum() >= ITEMS_PER_CLASS * len(kept):
+    each = counts.sum() / 2 if len(kept) == 2 else counts.min()  # counts of something have rare large values
+    if (numbered or signs) and len(kept) <= MOST_CLASSES and each >= ITEMS_PER_CLASS:
         return "classification", f"the target numbers {len(kept)} classes"
     return "regression", f"the target has {len(kept)} different numbers"
 

@@ -16,11 +16,12 @@ import torch
 
 from gnpool.data import DataError, GraphTable
 from gnpool.data.table import Floats
-from gnpool.display.models import is_gnp
+from gnpool.display.measures import METRICS, Metric, shown
+from gnpool.display.models import GNP, is_gnp
 from gnpool.display.palette import COLORS
 from gnpool.fit.answer import Answer, class_shares
+from gnpool.fit.edges import with_edge_sums
 from gnpool.fit.law import formulas
-from gnpool.fit.measures import METRICS, Metric, shown
 from gnpool.fit.study import LAW, Entry, Study
 from gnpool.insight import Finding
 from gnpool.models.folder import check_free, write_folder
@@ -212,17 +213,19 @@ def draw(result: dict[str, Any]) -> bytes | None:
         from matplotlib.figure import Figure
     except ImportError:
         return None
-    curve = result["by_size"]
-    models = sorted(result["models"], key=lambda m: (not m["chosen"], not is_gnp(m["label"]), m["validation_loss"]))
+    curve, of_classes = result["by_size"], result["problem"]["task"] == "classification"
+    models = sorted(result["models"], key=_color_order)
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
     if result["split"]["by"] == "size":
         axes.axvspan(0, curve["trained_up_to"], color="0.93", linewidth=0, label="sizes in training")
     for model, color in zip(models, COLORS, strict=False):
-        errors = [float("nan") if e is None else min(max(100 * e, LOW), HIGH) for e in curve["errors"][model["label"]]]
+        low = 0.0 if of_classes else LOW
+        errors = [float("nan") if e is None else min(max(100 * e, low), HIGH) for e in curve["errors"][model["label"]]]
         style = {"linewidth": 2.5} if model["chosen"] else {"linewidth": 1.2, "linestyle": "--"}
         axes.plot(curve["sizes"], errors, color=color, marker="o", markersize=4, label=model["label"], **style)
-    axes.set_yscale("log")
+    if not of_classes:  # their errors are often 0
+        axes.set_yscale("log")
     axes.set_xlim(0, 1.05 * max(*curve["sizes"], 1))
     axes.set_xlabel("nodes" if result["split"].get("of", "graphs") == "graphs" else "neighbours")
     axes.set_ylabel("error in %")
@@ -230,6 +233,12 @@ def draw(result: dict[str, Any]) -> bytes | None:
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=110)
     return file.getvalue()
+
+
+def _color_order(model: dict[str, Any]) -> tuple[Any, ...]:
+    """GNP and GNP* have the first colours, as on the page; the chosen one has a colour in any case."""
+    label = model["label"]
+    return label != GNP, not is_gnp(label), not model["chosen"], not model["finished"], model["validation_loss"]
 
 
 def is_result(folder: Path) -> bool:
@@ -260,7 +269,7 @@ def check_same_data(folder: Path, table: GraphTable) -> None:
         return
     except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError):
         old = None
-    if old != table.fingerprint():
+    if old != with_edge_sums(table).fingerprint():  # what was fitted to
         raise DataError(
             "a fit of other data is there; choose another --out, or replace it with --force", file=str(folder)
         )

@@ -1,6 +1,7 @@
 r"""A network in a folder: ``model.json`` says what it is, ``model.safetensors`` holds its weights.
 
-Reading such a folder never runs code that it brings: ``model.json`` can name the classes below and nothing else.
+On the Hugging Face hub the first is called ``config.json``, see :mod:`gnpool.models.hub`. Reading such a folder never
+runs code that it brings: the description can name the classes below and nothing else.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from gnpool.store.regular import read_regular
 
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
+CONFIG, LIBRARY = "config.json", "gnpool"  # the description on the Hugging Face hub, and its "model_type"
 MOST_SHOWN = 300  # characters of an error of torch's
 LARGEST_DESCRIPTION = 16 * 2**20  # bytes; a description is a few hundred
 NETWORKS = (
@@ -110,7 +112,8 @@ def load_model(folder: str | Path) -> torch.nn.Module:
     Loading never runs code that the files hold.
 
     Args:
-        folder (str or Path): The folder, with ``model.json`` and ``model.safetensors``.
+        folder (str or Path): The folder, with ``model.json`` (or ``config.json``, as on the Hugging Face hub) and
+            ``model.safetensors``.
 
     Returns:
         torch.nn.Module: The network, on the CPU and in evaluation mode.
@@ -135,27 +138,38 @@ def load_model(folder: str | Path) -> torch.nn.Module:
 def load_saved(folder: str | Path) -> SavedModel:
     """Like :func:`load_model`, with the description and what was stored beside it."""
     folder = Path(folder)
-    description = read_description(folder)
+    description, path = read_description(folder), folder / _description_in(folder)
     claimed = description["weights"].get("bytes")
     if isinstance(claimed, bool) or not isinstance(claimed, int) or not 0 <= claimed < 2**62:
-        raise SavedModelError(f"{folder / DESCRIPTION}: 'weights' does not say how many bytes they have")
+        raise SavedModelError(f"{path}: 'weights' does not say how many bytes they have")
     weights = _read(folder / WEIGHTS, claimed)
     _check_weights(folder / WEIGHTS, weights, description["weights"])
     try:
         tensors = safetensors.torch.load(weights)
     except Exception as error:  # headers that lie meet whatever torch raises
         raise SavedModelError(f"{folder / WEIGHTS}: it is not a safetensors file ({error})") from error
-    spec = _plain_spec(description["spec"], f"{folder / DESCRIPTION}: 'spec'")
+    spec = _plain_spec(description["spec"], f"{path}: 'spec'")
     try:
         model = _build(spec, tensors)
     except SavedModelError as error:
-        raise SavedModelError(f"{folder / DESCRIPTION}: {error}") from error
+        raise SavedModelError(f"{path}: {error}") from error
     return SavedModel(model, spec, description["extra"])
+
+
+def is_saved_model(folder: Path) -> bool:
+    """Whether a folder holds a saved model, by its files."""
+    return (folder / _description_in(folder)).exists()
+
+
+def _description_in(folder: Path) -> str:
+    """The name of the description in a folder."""
+    only_config = not (folder / DESCRIPTION).exists() and (folder / CONFIG).exists()
+    return CONFIG if only_config else DESCRIPTION
 
 
 def read_description(folder: Path) -> dict[str, Any]:
     """What ``model.json`` of a folder holds, checked as far as it can be without the weights."""
-    path = folder / DESCRIPTION
+    path = folder / _description_in(folder)
     if not folder.is_dir():
         what = "it is a file; expected the folder of a model" if folder.exists() else "there is no such folder"
         raise SavedModelError(f"{folder}: {what}")
@@ -166,6 +180,8 @@ def read_description(folder: Path) -> dict[str, Any]:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SavedModelError(f"{path}: it is not JSON ({error})") from error
+    if path.name == CONFIG and not (isinstance(found, dict) and found.get("model_type") == LIBRARY):
+        raise SavedModelError(f"{path}: it describes a model of another library; expected {LIBRARY!r} as 'model_type'")
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         got = found.get("format") if isinstance(found, dict) else type(found).__name__
         raise SavedModelError(f"{path}: expected a model of format {FORMAT}, got {got!r:.60}")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnpool.display.measures import METRICS, shown
 from gnpool.display.models import is_gnp
 from gnpool.report.answer import PageAnswer
 from gnpool.report.study import Training
@@ -41,10 +42,7 @@ def fit_answer(fit: Fit) -> PageAnswer:
 def fit_tables(fit: Fit) -> list[dict[str, Any]]:
     """The errors of a fit as tables of results.json: against size, inside the training sizes, and on larger graphs."""
     metric = "share of wrong answers (%)" if _get(fit, "problem", "task") == "classification" else "relative error (%)"
-    models = [model for model in _list(fit.get("models")) if isinstance(model, Mapping)]
-    models.sort(
-        key=lambda one: (not one.get("chosen"), not one.get("finished", True), one.get("validation_loss") or 0.0)
-    )
+    models = _models(fit)
     found = []
     for name, title, cells in (
         ("by_size", "Error on test graphs against their size", _by_size(fit, models)),
@@ -58,9 +56,20 @@ def fit_tables(fit: Fit) -> list[dict[str, Any]]:
     return found
 
 
+def _models(fit: Fit) -> list[Mapping[str, Any]]:
+    """The competitors, the chosen one first, then those that were trained to the end, the best on validation first."""
+    models = [model for model in _list(fit.get("models")) if isinstance(model, Mapping)]
+    return sorted(
+        models,
+        key=lambda one: (not one.get("chosen"), not one.get("finished", True), one.get("validation_loss") or 0.0),
+    )
+
+
 def _sizes(fit: Fit) -> dict[str, Any]:
-    """What sizes count, and the largest in training."""
+    """What sizes count, the largest in training, and how errors are drawn: shares of wrong answers are often 0."""
     found: dict[str, Any] = {"sizes_of": _thing(fit)}
+    if _get(fit, "problem", "task") == "classification":
+        found["scale"] = "linear"
     limit = _get(fit, "by_size", "trained_up_to")
     if _get(fit, "split", "by") == "size" and isinstance(limit, (int, float)) and math.isfinite(limit):
         found["trained_up_to"] = float(limit)
@@ -74,7 +83,7 @@ def _thing(fit: Fit) -> str:
 
 def fit_boxes(fit: Fit) -> list[tuple[str, list[str], list[list[str]]]]:
     """Small tables beside the answer, each with a title and a head: the sizes of the parts, up to where to trust the
-    law, and the share of each class.
+    law, the share of each class, and the measure that the user asked for.
     """
     found = []
     items = "nodes" if _thing(fit) == "neighbours" else "graphs"
@@ -94,7 +103,29 @@ def fit_boxes(fit: Fit) -> list[tuple[str, list[str], list[list[str]]]]:
         classes = dict.fromkeys(str(name) for part in shares.values() for name in part)
         rows = [[name, *(_share(part.get(name)) for part in shares.values())] for name in classes]
         found.append(("Share of each class", ["class", *(NAMES.get(name, str(name)) for name in shares)], rows))
-    return found
+    return [*found, *_asked(fit)]
+
+
+def _asked(fit: Fit) -> list[tuple[str, list[str], list[list[str]]]]:
+    """The measure that the answer tells, where it is another than the error, of all that was trained to the end."""
+    metric = METRICS.get(str(fit.get("metric")))
+    if metric is None or metric.key == "error":
+        return []
+    learned = _get(fit, "answer", "learned") is not False
+    models = [model for model in _models(fit) if model.get("finished", True)]
+    rows = [(_name(model, learned), model) for model in models] + [("best constant", fit.get("constant"))]
+    values = [(name, [_get(model, part, metric.key) for part in PARTS]) for name, model in rows]
+    cells = [
+        [name, *(shown({metric.key: one}, metric) for one in found)] for name, found in values if _are_plain(found)
+    ]
+    title = metric.words[0].upper() + metric.words[1:]
+    return [(title, ["", *(NAMES[part] for part in PARTS)], cells)] if cells else []
+
+
+def _are_plain(values: Sequence[Any]) -> bool:
+    """Whether there is a number among them, and nothing else but what is not defined."""
+    numbers = [value for value in values if value is not None]
+    return bool(numbers) and all(isinstance(value, (int, float)) for value in numbers)
 
 
 def _is_whole(value: Any) -> bool:

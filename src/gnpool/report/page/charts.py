@@ -67,19 +67,20 @@ def panel(
     x_label: str,
     y_label: str,
     x_log: bool,
+    y_log: bool = True,
     x_ticks: Sequence[float] | None = None,
     y_range: tuple[float, float] | None = None,
     limit: float | None = None,
     summary: str,
 ) -> Markup:
-    """One chart with a logarithmic y axis, as an SVG image that has a text for those who do not see it.
+    """One chart as an SVG image that has a text for those who do not see it. Without ``y_log`` it needs a ``y_range``.
 
     A ``limit`` is drawn as an upright line: the largest size in training.
     """
     xs = [x for one in series for x, value in zip(one.x, one.y, strict=True) if value is not None] or [1.0]
     low, high = y_range or value_range(series)
     right = 18 + LABEL_WIDTH * max([len(short(one.name)) for one in series if one.label], default=0)
-    y, y_ticks = Scale(low, high, HEIGHT - BOTTOM, TOP, log=True), log_ticks(low, high)
+    y, y_ticks = Scale(low, high, HEIGHT - BOTTOM, TOP, y_log), (log_ticks if y_log else even_ticks)(low, high)
     left = max([LEFT, *(20 + TICK_WIDTH * len(tick_text(tick)) for tick in y_ticks)])
     x = Scale(min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1, left, WIDTH - right, x_log)
     ticks = x_ticks if x_ticks is not None else even_ticks(x.low, x.high)
@@ -213,7 +214,7 @@ def _limit(limit: float, x: Scale, y: Scale) -> Markup:
     at = x(limit)
     left = at > (x.start + x.end) / 2
     words = tag(
-        "text", "largest in training", x=at + (-5 if left else 5), y=y.start - 7, class_="tick end" if left else "tick"
+        "text", "largest in training", x=at + (3 if left else -3), y=y.end - 3, class_="tick end" if left else "tick"
     )
     return tag("g", tag("line", x1=at, x2=at, y1=y.start, y2=y.end, class_="limit"), words, aria_hidden="true")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnpool.report.page.charts import GREY, Series, panel
+from gnpool.report.page.charts import COLORS, GREY, Series, panel
 from gnpool.report.page.markup import Markup, tag
 from gnpool.report.page.tables import number_table
 from gnpool.report.study import Training, thin
@@ -17,23 +17,40 @@ COLORED = 4  # lines with a colour of their own; the others are context
 LEAST = 1e-12  # a logarithmic axis has no place for 0
 
 
-def learning_figures(trainings: Sequence[Training]) -> tuple[list[Markup], list[Markup]]:
-    """Figures of the trainings on standard data, and those of the others."""
+def learning_figures(trainings: Sequence[Training], colors: Mapping[str, int]) -> tuple[list[Markup], list[Markup]]:
+    """Figures of the trainings on standard data, and those of the others; ``colors`` are those that models have
+    elsewhere on the page.
+    """
     panels: dict[tuple[str, str], list[Training]] = {}
     for training in trainings:
         if any(name in training.curves for name in SHOWN):
             panels.setdefault((training.data, training.task), []).append(training)
-    plain = [_figure(task, members) for (data, task), members in panels.items() if not data]
-    other = [_figure(f"{task}, {data}", members) for (data, task), members in panels.items() if data]
+    plain = [_figure(task, members, colors) for (data, task), members in panels.items() if not data]
+    other = [_figure(f"{task}, {data}", members, colors) for (data, task), members in panels.items() if data]
     return plain, other
 
 
-def _figure(title: str, members: Sequence[Training]) -> Markup:
+def _colors(names: Sequence[str], known: Mapping[str, int]) -> list[int]:
+    """A colour for each of the first models: its own, or one that no other has; grey for the rest.
+
+    Example:
+        >>> from gnpool.report.page.learning import _colors
+        >>> _colors(["GNP", "max", "sum", "mean", "min"], {"GNP": 0, "sum": 1, "min": 2})
+        [0, 3, 1, 4, -1]
+    """
+    shown = names[:COLORED]
+    free = iter([color for color in range(COLORS) if color not in {known.get(name) for name in shown}])
+    found = {name: known[name] if name in known else next(free, GREY) for name in shown}
+    return [found.get(name, GREY) for name in names]
+
+
+def _figure(title: str, members: Sequence[Training], known: Mapping[str, int]) -> Markup:
     name = next(name for name in SHOWN if any(name in training.curves for training in members))
     members = sorted(
         (training for training in members if name in training.curves), key=lambda one: (not one.gnp, _end(one, name))
     )
-    series = [_series(one, name, k if k < COLORED else GREY) for k, one in enumerate(members)]
+    colors = _colors([one.model for one in members], known)
+    series = [_series(one, name, color) for one, color in zip(members, colors, strict=True)]
     ends = "; ".join(f"{one.model}: {_end(one, name):.3g}" for one in members[:COLORED])
     rest = f"; {len(members) - COLORED} more" if len(members) > COLORED else ""
     drawn = panel(

@@ -19,7 +19,7 @@ from gnpool.report.page.learning import learning_figures
 from gnpool.report.page.markup import Markup, data_block, join, tag
 from gnpool.report.page.plane import HIGH, LOW, Walk, crystals_table, ends_table, plane_data, plane_svg, walks
 from gnpool.report.page.runs import runs_section
-from gnpool.report.page.sizes import FLOOR, size_figures, size_lines
+from gnpool.report.page.sizes import FLOOR, size_colors, size_figures, size_lines
 from gnpool.report.page.tables import anchor, html_sheet, mark, number_table, overview, pairs_table, sheets
 from gnpool.report.study import StoredStudy
 from gnpool.report.verdicts import Counts, by_kind, is_published
@@ -149,6 +149,7 @@ def _sizes(tables: Sequence[Mapping[str, Any]]) -> Markup | None:
             x_label=str(table.get("sizes_of", "nodes")),
             unit=str(table.get("unit", "%")),
             limit=table.get("trained_up_to"),
+            y_log=table.get("scale") != "linear",
         )
         if found:
             figures += found
@@ -157,7 +158,8 @@ def _sizes(tables: Sequence[Mapping[str, Any]]) -> Markup | None:
         return None
     spread = any(_has_spread(table) for table in tables if size_lines(table))
     about = f"{'. '.join(titles)}." + (" Lines are means over seeds, bands one deviation." if spread else "")
-    about += f" Errors below {FLOOR} are drawn at {FLOOR}."
+    if any(table.get("scale") != "linear" for table in tables if size_lines(table)):
+        about += f" Errors below {FLOOR} are drawn at {FLOOR}."
     return _section("sizes", "Error against size", about, tag("div", *figures, class_="figures"))
 
 
@@ -269,7 +271,8 @@ def _live() -> Markup:
 
 
 def _learning(study: StoredStudy) -> Markup | None:
-    plain, other = learning_figures(study.trainings)
+    colors = {name: color for table in study.tables for name, color in size_colors(size_lines(table)).items()}
+    plain, other = learning_figures(study.trainings, colors)
     if not plain and not other:
         return None
     about = "Validation of the chosen setting over epochs: median over seeds, and the range as a band."

@@ -44,18 +44,28 @@ def size_lines(table: Result) -> list[SizeLine]:
     return [SizeLine(task, model, cells) for (task, model), cells in found.items()]
 
 
+def size_colors(lines: Sequence[SizeLine]) -> dict[str, int]:
+    """The number of the colour of each model that has one: GNP first, so that it has the same one on all pages."""
+    lines = [line for line in lines if len(line.cells) > 1]
+    first = sorted(lines, key=lambda line: (not _gnp(line), line.model != GNP))
+    return {name: place for place, name in enumerate(dict.fromkeys(line.model for line in first)) if place < COLORS}
+
+
 def size_figures(
-    lines: Sequence[SizeLine], *, x_label: str = "nodes", unit: str = "%", limit: float | None = None
+    lines: Sequence[SizeLine],
+    *,
+    x_label: str = "nodes",
+    unit: str = "%",
+    limit: float | None = None,
+    y_log: bool = True,
 ) -> list[Markup]:
     """A figure for each task; all have the same y axis. ``limit`` is the largest size in training."""
     tasks: dict[str, list[Series]] = {}
+    colors, floor = size_colors(lines), FLOOR if y_log else 0.0
     single = [line for line in lines if len(line.cells) == 1 and all(c.get("ours") for c in line.cells.values())]
     lines = [line for line in lines if len(line.cells) > 1]
-    first = sorted(lines, key=lambda line: (not _gnp(line), line.model != GNP))  # so it has one colour on all pages
-    models = list(dict.fromkeys(line.model for line in first))
     for line in lines:
-        place = models.index(line.model)
-        one = _series(line, place if place < COLORS else GREY, x_label, unit)
+        one = _series(line, colors.get(line.model, GREY), x_label, unit, floor)
         if any(value is not None for value in one.y):
             tasks.setdefault(line.task, []).append(one)
     everything = [one for series in tasks.values() for one in series]
@@ -68,8 +78,9 @@ def size_figures(
             x_label=x_label,
             y_label=f"error ({unit})" if unit else "error",
             x_log=True,
+            y_log=y_log,
             x_ticks=sizes,
-            y_range=value_range(everything),
+            y_range=value_range(everything) if y_log else _linear_range(everything),
             limit=limit,
             summary=("" if limit is None else f"The largest size in training is {limit:g}. ")
             + "Error against size. "
@@ -82,11 +93,17 @@ def size_figures(
     return found
 
 
+def _linear_range(series: Sequence[Series]) -> tuple[float, float]:
+    """From 0 to a little above the largest value."""
+    largest = max(value for one in series for value in one.y if value is not None)
+    return 0.0, 1.05 * largest or 1.0
+
+
 def _gnp(line: SizeLine) -> bool:
     return any(is_gnp(cell) for cell in line.cells.values())
 
 
-def _series(line: SizeLine, color: int, x_label: str, unit: str) -> Series:
+def _series(line: SizeLine, color: int, x_label: str, unit: str, floor: float) -> Series:
     sizes = sorted(line.cells)
     values: list[float | None] = []
     low: list[float | None] = []
@@ -96,9 +113,9 @@ def _series(line: SizeLine, color: int, x_label: str, unit: str) -> Series:
         ours = line.cells[size].get("ours")
         mean = ours["mean"] if ours is not None else None
         std = (ours.get("std") or 0.0) if ours is not None else 0.0
-        values.append(None if mean is None else max(mean, FLOOR))
-        low.append(None if mean is None else max(mean - std, FLOOR))
-        high.append(None if mean is None else max(mean + std, FLOOR))
+        values.append(None if mean is None else max(mean, floor))
+        low.append(None if mean is None else max(mean - std, floor))
+        high.append(None if mean is None else max(mean + std, floor))
         words = shown(line.cells[size])
         interval = f", interval {words.interval}" if words.interval else ""
         tips.append(f"{size:,} {x_label}: {words.ours} {unit}{interval}")
