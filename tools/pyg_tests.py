@@ -3,8 +3,8 @@
     python -m tools.pyg_tests PATH               # a checkout of PyG, of about the installed version
     python -m tools.pyg_tests PATH --only nn/aggr nn/conv/test_sage_conv.py
 
-GNP pools absolute values, so ``sum`` and ``mean`` of signed rows are the pooling of the positive parts minus that of the
-negative ones. This is exact, so that PyG's tests of values hold, too. Each test runs as it is and with GNP; a test
+GNP pools absolute values, so ``sum`` and ``mean`` of signed rows are the pooling of the positive parts minus that of
+the negative ones. This is exact, so that PyG's tests of values hold, too. Each test runs as it is and with GNP; a test
 that fails with GNP alone is printed with the last line of its error. PyG's tests are read from the checkout and are no
 part of gnpool.
 """

@@ -122,7 +122,7 @@ def test_a_diverging_start_leaves_the_others_alone():
 def test_errors():
     with pytest.raises(ValueError, match="'starts' must be a list of names, got 'sum'"):
         fit_portfolio(small, sets(), squared, starts="sum")
-    with pytest.raises(ValueError, match="give 'validation' data"):
+    with pytest.raises(ValueError, match="pass 'validation'"):
         fit_portfolio(small, iter(sets()), squared)
     with pytest.raises(ValueError, match="'start' must be one of"):
         fit_portfolio(small, sets(), squared, starts=["median"], epochs=1)

@@ -15,17 +15,19 @@ EPILOG = "Example: gnpool export my-fit --format onnx -o model.onnx"
 
 def export(
     model: Model,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, or the folder for pyg.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write; for pyg, the folder.")],
     form: Annotated[
         Literal["onnx", "torch", "pyg"],
-        typer.Option("--format", help="ONNX, a program of torch.export, or source code and weights in plain PyG."),
+        typer.Option(
+            "--format", help="The format: ONNX, a program of torch.export, or source code and weights in plain PyG."
+        ),
     ] = "onnx",
     json: Json = False,
 ) -> None:
     """Write a saved model in a form that runs without gnpool.
 
-    Numbers of nodes, edges and graphs stay free. The ONNX file is checked in onnxruntime on graphs of other sizes. It
-    begins where preprocessing ends; what that was is kept in its metadata.
+    The written model takes any number of nodes, edges and graphs. The ONNX file is checked in onnxruntime on graphs of
+    other sizes. It takes preprocessed features; its metadata describe the preprocessing.
     """
     place = out if form == "pyg" else output_file(out)
     from gnpool.fit.export import write_export

@@ -15,7 +15,17 @@ T = TypeVar("T")
 
 
 class StoppedError(Exception):
-    """Raised inside a unit when it was asked to stop."""
+    """Raised inside a unit when it was asked to stop.
+
+    Example:
+        >>> from gnpool.engine import Caller, StoppedError
+        >>> caller = Caller(stopped=lambda: True)
+        >>> try:
+        ...     caller.check()
+        ... except StoppedError:
+        ...     print("save the state and leave")
+        save the state and leave
+    """
 
 
 def _never() -> bool:
@@ -34,6 +44,15 @@ class Caller:
         stopped (callable): Whether to stop.
         tell (callable): Takes reports about how far the unit is.
         checkpoint (Path, optional): Folder in which the unit may keep its state.
+
+    Example:
+        >>> from gnpool.engine import Caller, Engine
+        >>> def unit(caller, number):
+        ...     caller.tell(f"working on {number}")
+        ...     return number**2
+        >>> Engine().call(unit, 7, caller=Caller(tell=print))
+        working on 7
+        49
     """
 
     stopped: Callable[[], bool] = _never
@@ -58,6 +77,13 @@ class Engine:
 
     Args:
         device (torch.device or str, optional): Where units compute. (default: ``"cpu"``)
+
+    Example:
+        >>> from gnpool.engine import Engine
+        >>> def square(caller, number):
+        ...     return number**2
+        >>> list(Engine().each(square, [(3,), (5,)]))
+        [(0, 9), (1, 25)]
     """
 
     remote = False
@@ -93,7 +119,13 @@ class Engine:
 
 
 def choose_device(name: str) -> torch.device:
-    """``"auto"`` is a GPU where there is one."""
+    """``"auto"`` is a GPU where there is one.
+
+    Example:
+        >>> from gnpool.engine import choose_device
+        >>> choose_device("cpu")
+        device(type='cpu')
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(name)

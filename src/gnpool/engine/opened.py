@@ -28,6 +28,12 @@ def open_engine(
         address (str, optional): Of a running Ray cluster. (default: ``$RAY_ADDRESS``, else this machine's cores)
         device (str, optional): ``"auto"``, ``"cpu"`` or ``"cuda"``. (default: ``"auto"``)
         jobs (int, optional): Cores to offer, if the cluster is of this machine. (default: all)
+
+    Example:
+        >>> from gnpool.engine import open_engine
+        >>> with open_engine("local", device="cpu") as engine:
+        ...     engine.call(lambda caller, a, b: a + b, 2, 3)
+        5
     """
     check_engine(name, address)
     if name == "local":

@@ -28,6 +28,16 @@ def work_off(
 
     Where a call returns False another process is at the item, and it is submitted again when that may have ended. An
     item that is ``doomed``, given those that failed, is left out. Errors that would meet every item are raised at once.
+
+    Example:
+        >>> import threading
+        >>> from gnpool.engine import threads, work_off
+        >>> def divide(number):
+        ...     return bool(12 / number)  # True: done
+        >>> with threads(2, threading.Event()) as submit:
+        ...     failed = work_off(lambda number: submit(divide, number), [3, 0, 4], jobs=2)
+        >>> failed
+        {1: ZeroDivisionError('division by zero')}
     """
     todo, later = list(range(len(items))), list[int]()
     pending: dict[Future[bool], int] = {}
@@ -61,6 +71,14 @@ def threads(jobs: int, stop: threading.Event) -> Iterator[Callable[..., Future[A
 
     Leaving the block, after an error or Ctrl-C too, sets ``stop`` until all have ended: who looks at it can save its
     state and leave.
+
+    Example:
+        >>> import threading
+        >>> from gnpool.engine import threads
+        >>> with threads(2, threading.Event()) as submit:
+        ...     futures = [submit(pow, 2, k) for k in range(4)]
+        ...     print([future.result() for future in futures])
+        [1, 2, 4, 8]
     """
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="gnpool")
     try:
@@ -74,6 +92,17 @@ def threads(jobs: int, stop: threading.Event) -> Iterator[Callable[..., Future[A
 def side_by_side(
     call: Callable[[T], bool], items: Sequence[T], jobs: int, stop: threading.Event
 ) -> dict[int, Exception]:
-    """:func:`work_off` in threads of this process."""
+    """:func:`work_off` in threads of this process.
+
+    Example:
+        >>> import threading
+        >>> from gnpool.engine import side_by_side
+        >>> done = []
+        >>> def work(item):
+        ...     done.append(item)
+        ...     return True
+        >>> side_by_side(work, ["a", "b", "c"], jobs=2, stop=threading.Event()), sorted(done)
+        ({}, ['a', 'b', 'c'])
+    """
     with threads(jobs, stop) as submit:
         return work_off(lambda item: submit(call, item), items, jobs)

@@ -1,4 +1,4 @@
-"""What is reported of predictions, and in which words."""
+"""The measures that are reported for predictions, and their names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from gnpool.data.table import Floats
 from gnpool.tasks import accuracy, balanced_accuracy, mcc, roc_auc
 from gnpool.training import Batch
 
-Measures = dict[str, Any]  # by name; a number, or None where it is not defined; "targets": the same for each of several
+# by name: a number, or None if it is not defined; "targets" has the measures of each of several targets
+Measures = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,11 @@ class Metric:
     """One measure.
 
     Args:
-        key (str): Where :data:`Measures` and ``fit.json`` have it.
+        key (str): Its key in :data:`Measures` and ``fit.json``.
         task (str, optional): The only task that has it.
         words (str): Its name in a sentence.
-        percent (bool): Whether it is a part of 1 that is shown in percent.
-        better (int): 1 if more is better, -1 if less is.
+        percent (bool): Whether it is a share that is shown in percent.
+        better (int): 1 if larger is better, -1 if smaller is better.
     """
 
     key: str
@@ -47,12 +48,12 @@ METRICS = {
 
 
 def check_metric(name: str, task: str) -> Metric:
-    """The metric of that name, if the task has it."""
+    """The metric called ``name``, or a ValueError if the task does not have it."""
     if name not in METRICS:
         raise ValueError(f"'metric' must be one of {', '.join(METRICS)}, got {name!r}")
     found = METRICS[name]
     if found.task not in (None, task):
-        raise ValueError(f"'metric' {name!r} is one of {found.task}, and this is a {task}")
+        raise ValueError(f"'metric' {name!r} is for a {found.task}, but this is a {task}")
     return found
 
 
@@ -65,7 +66,7 @@ def shown(measures: Measures, metric: Metric) -> str:
 
 
 def percent(error: Any) -> str:
-    """A part of 1 as percent; None is one that is not defined."""
+    """A share in percent, as text; None means that it is not defined."""
     if error is None:
         return "undefined"
     value = 100 * float(error)
@@ -75,7 +76,7 @@ def percent(error: Any) -> str:
 def of_numbers(predicted: Floats, truth: Floats) -> Measures:
     """Relative error (sum of errors over sum of absolute targets), mean absolute error and R^2 of one target.
 
-    What is not defined, such as an error relative to targets that are all 0, is None.
+    A measure that is not defined is None, for example an error relative to targets that are all 0.
     """
     return of_errors(np.abs(predicted - truth), truth)
 
@@ -96,7 +97,7 @@ def of_errors(errors: Floats, truth: Floats) -> Measures:
 
 
 def of_several(predicted: Floats, truth: Floats, names: tuple[str, ...]) -> Measures:
-    """Those of each target, and the means of what has no unit, relative error and R^2."""
+    """The measures of each target, and the means of those without a unit, relative error and R^2."""
     each = {name: of_numbers(predicted[:, k], truth[:, k]) for k, name in enumerate(names)}
 
     def mean(key: str) -> float | None:
@@ -107,9 +108,9 @@ def of_several(predicted: Floats, truth: Floats, names: tuple[str, ...]) -> Meas
 
 
 def of_classes(scores: Tensor, classes: Tensor) -> Measures:
-    """Share of wrong ones, accuracy, balanced accuracy, Matthews' coefficient, and the area under the ROC curve.
+    """The error rate, accuracy, balanced accuracy, Matthews' coefficient, and the area under the ROC curve.
 
-    With more than two classes the last is the mean over the classes that occur, each against the others.
+    With more than two classes the area is the mean over the classes that occur, each against the others.
     """
     batch: Any = Batch(y=classes)
     right = float(accuracy(scores, batch).mean())

@@ -37,6 +37,14 @@ class Cascades:
         standard_error (Tensor): Standard error of that mean, float64 (S).
         steps (list, optional): For each set, how many cascades have activated a node by step 0, 1, ..., int32
             (T + 1, N); the last row is the end.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, simulate
+        >>> star = CascadeGraph(4, np.array([0, 0, 0]), np.array([1, 2, 3]), np.array([1.0, 1.0, 0.0]))
+        >>> found = simulate(star, [[0], [3]], runs=64, record=True)
+        >>> found.influence.tolist(), found.standard_error.tolist(), found.probability[0].tolist()
+        ([3.0, 1.0], [0.0, 0.0], [1.0, 1.0, 1.0, 0.0])
     """
 
     runs: int

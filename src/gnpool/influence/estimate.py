@@ -33,6 +33,17 @@ class MonteCarloGains:
         seed (int, optional): Another number, another sample. (default: ``0``)
 
     Memory: ``runs / 8`` bytes a node.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, MonteCarloGains
+        >>> chain = CascadeGraph(3, np.array([0, 1]), np.array([1, 2]), np.array([1.0, 1.0]))
+        >>> estimate = MonteCarloGains(chain, runs=100)
+        >>> estimate.gains([0, 1, 2])
+        [3.0, 2.0, 1.0]
+        >>> estimate.add(1)
+        >>> estimate.gains([0, 2])  # nodes 1 and 2 are active now
+        [1.0, 0.0]
     """
 
     def __init__(self, graph: CascadeGraph, runs: int = 1000, seed: int = 0) -> None:
@@ -86,6 +97,15 @@ class ModelGains:
         graph (CascadeGraph): The graph, which the model need not have seen.
         stacked (int): How often the model is applied.
         device (torch.device or str, optional): Where. (default: ``"cpu"``)
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, ModelGains, lazy_greedy
+        >>> from gnpool.models import MONSTOR
+        >>> chain = CascadeGraph(3, np.array([0, 1]), np.array([1, 2]), np.array([0.5, 0.5]))
+        >>> estimate = ModelGains(MONSTOR("max"), chain, stacked=3)  # an untrained model
+        >>> len(lazy_greedy(estimate, nodes=3, k=2).seeds)
+        2
     """
 
     def __init__(self, model: MONSTOR, graph: CascadeGraph, stacked: int, device: torch.device | str = "cpu") -> None:
@@ -126,7 +146,17 @@ def model_influence(
     stacked: int,
     device: torch.device | str = "cpu",
 ) -> list[float]:
-    """The influence of seed sets as a model estimates it."""
+    """The influence of seed sets as a model estimates it.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, model_influence
+        >>> from gnpool.models import MONSTOR
+        >>> chain = CascadeGraph(3, np.array([0, 1]), np.array([1, 2]), np.array([0.5, 0.5]))
+        >>> found = model_influence(MONSTOR("max"), chain, [[0], [0, 1, 2]], stacked=3)  # an untrained model
+        >>> len(found), found[1]  # all nodes are seeds
+        (2, 3.0)
+    """
     gains = ModelGains(model, graph, stacked, device)
     sets = torch.zeros(graph.nodes, len(seed_sets), device=device)
     for number, nodes in enumerate(seed_sets):

@@ -38,6 +38,14 @@ class Selection:
         gains (list): What each added when it was chosen, by the estimate.
         evaluations (int): Estimates that were made.
         violations (int): Nodes whose influence was estimated above their upper bound: by noise, where it is simulated.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, MonteCarloGains, lazy_greedy
+        >>> chain = CascadeGraph(3, np.array([0, 1]), np.array([1, 2]), np.array([1.0, 1.0]))
+        >>> found = lazy_greedy(MonteCarloGains(chain, runs=100), nodes=3, k=1)
+        >>> found.seeds, found.gains, found.influence, found.evaluations
+        ([0], [3.0], 3.0, 3)
     """
 
     seeds: list[int]
@@ -107,6 +115,15 @@ def lazy_greedy(
         batch (int, optional): Nodes estimated together. (default: ``20``)
         first_batch (int, optional): The same in the first round without ``bound``, which estimates all nodes.
         progress (callable, optional): Called with the number of seeds chosen, and of all.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, MonteCarloGains, influence_bound, lazy_greedy
+        >>> source, target = np.array([0, 0, 3]), np.array([1, 2, 4])  # two stars
+        >>> stars = CascadeGraph(5, source, target, np.array([0.5, 0.5, 0.5]))
+        >>> found = lazy_greedy(MonteCarloGains(stars, runs=10_000), 5, 2, bound=influence_bound(stars))
+        >>> found.seeds, [round(gain, 1) for gain in found.gains]
+        ([0, 3], [2.0, 1.5])
     """
     check_count(k, nodes)
     evaluations = violations = 0
@@ -148,14 +165,31 @@ def lazy_greedy(
 
 
 def degree_seeds(graph: CascadeGraph, k: int) -> Selection:
-    """The k nodes with the most edges out of them; of equals those with the smaller numbers."""
+    """The k nodes with the most edges out of them; of equals those with the smaller numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, degree_seeds
+        >>> graph = CascadeGraph(4, np.array([2, 2, 0]), np.array([0, 1, 3]), np.full(3, 0.5))
+        >>> degree_seeds(graph, 2).seeds
+        [2, 0]
+    """
     check_count(k, graph.nodes)
     order = np.argsort(-graph.out_degree, kind="stable")[:k]
     return Selection(order.tolist(), [])
 
 
 def random_seeds(graph: CascadeGraph, k: int, seed: int = 0) -> Selection:
-    """Any k nodes, with equal chances."""
+    """Any k nodes, with equal chances.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, random_seeds
+        >>> graph = CascadeGraph(100, np.array([0]), np.array([1]), np.array([0.5]))
+        >>> seeds = random_seeds(graph, 3, seed=1).seeds
+        >>> len(set(seeds)), seeds == random_seeds(graph, 3, seed=1).seeds
+        (3, True)
+    """
     check_count(k, graph.nodes)
     return Selection(np.random.default_rng(seed).choice(graph.nodes, k, replace=False).tolist(), [])
 

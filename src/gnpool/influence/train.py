@@ -46,6 +46,14 @@ class Part:
         graph (CascadeGraph): The graph.
         labels (Labels): Its cascades.
         training, validation (tuple): Numbers of seed sets.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, Part, make_labels
+        >>> ring = CascadeGraph(60, np.arange(60), np.roll(np.arange(60), -1), np.full(60, 0.5))
+        >>> part = Part.split("ring", "rings", ring, make_labels(ring, sets=5, runs=64))
+        >>> part.training, part.validation
+        ((0, 1, 2, 3, 5, 6, 7, 8), (4, 9))
     """
 
     name: str
@@ -80,6 +88,15 @@ class Trained:
         relative (float): The same as a share of the root of the mean squared influence.
         curve (list): That share for each epoch.
         start (int): How many initialisations were dead, and drawn again.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, Part, fit_monstor, make_labels
+        >>> ring = CascadeGraph(60, np.arange(60), np.roll(np.arange(60), -1), np.full(60, 0.7))
+        >>> part = Part.split("ring", "rings", ring, make_labels(ring, sets=5, runs=64))
+        >>> trained = fit_monstor([part], "max", epochs=2, batch_size=5, stacked={"rings": 3})["rings"]
+        >>> trained.stacked, trained.epoch in (1, 2), min(trained.curve) == trained.relative
+        (3, True, True)
     """
 
     model: MONSTOR
@@ -146,6 +163,15 @@ def fit_monstor(
 
     Returns:
         dict: :class:`Trained` by group.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, Part, fit_monstor, make_labels
+        >>> ring = CascadeGraph(60, np.arange(60), np.roll(np.arange(60), -1), np.full(60, 0.7))
+        >>> part = Part.split("ring", "rings", ring, make_labels(ring, sets=5, runs=64))
+        >>> found = fit_monstor([part], "max", epochs=2, batch_size=5)
+        >>> list(found), len(found["rings"].curve)
+        (['rings'], 2)
     """
     if not parts:
         raise ValueError("'parts' must not be empty")

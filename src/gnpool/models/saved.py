@@ -43,12 +43,33 @@ PARTS = {"CrystalAggregation": CrystalAggregation}
 
 
 class SavedModelError(ValueError):
-    """A folder does not hold a model, or not any more."""
+    """A folder does not hold a model, or not any more.
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.models import SavedModelError, load_model
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     try:
+        ...         load_model(f"{place}/model")
+        ...     except SavedModelError as error:
+        ...         print(str(error).partition(": ")[2])
+        there is no such folder
+    """
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """What a folder holds: the network, the description it was built from, and what was stored beside them."""
+    """What a folder holds: the network, the description it was built from, and what was stored beside them.
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.models import SetNet, load_saved, save_model
+        >>> spec = {"class": "SetNet", "arguments": {"in_channels": 2, "pool": "max"}}
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     saved = load_saved(save_model(f"{place}/model", SetNet(2, "max"), spec, extra={"data": "June"}))
+        >>> type(saved.model).__name__, saved.spec["arguments"]["pool"], saved.extra
+        ('SetNet', 'max', {'data': 'June'})
+    """
 
     model: torch.nn.Module
     spec: dict[str, Any]
@@ -133,7 +154,17 @@ def load_model(folder: str | Path) -> torch.nn.Module:
 
 
 def load_saved(folder: str | Path) -> SavedModel:
-    """Like :func:`load_model`, with the description and what was stored beside it."""
+    """Like :func:`load_model`, with the description and what was stored beside it.
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.models import SetNet, load_saved, save_model
+        >>> spec = {"class": "SetNet", "arguments": {"in_channels": 2, "pool": "max"}}
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     saved = load_saved(save_model(f"{place}/model", SetNet(2, "max"), spec, extra={"columns": ["x", "y"]}))
+        >>> saved.extra["columns"]
+        ['x', 'y']
+    """
     folder = Path(folder)
     description = read_description(folder)
     claimed = description["weights"].get("bytes")

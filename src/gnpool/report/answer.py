@@ -21,6 +21,11 @@ class Answer:
         before, weight, after (str): The sentence in three parts.
         more (tuple): Further sentences.
         counts (Mapping): Verdicts of the published cells, by kind of model; empty if there are none.
+
+    Example:
+        >>> from gnpool.report import Answer
+        >>> str(Answer("GNP matches or beats the paper in ", "9 of 10", " published cells"))
+        'GNP matches or beats the paper in 9 of 10 published cells'
     """
 
     before: str
@@ -34,7 +39,15 @@ class Answer:
 
 
 def answer(tables: Sequence[Result]) -> Answer:
-    """How the tables compare with the paper, or, where nothing is published, how GNP compares with the others."""
+    """How the tables compare with the paper, or, where nothing is published, how GNP compares with the others.
+
+    Example:
+        >>> from gnpool.report import answer
+        >>> cell = {"column": "harmonic", "ours": None, "paper": {"mean": 1.1, "std": 0.8}}
+        >>> cells = [{**cell, "row": "GNP", "verdict": "matched"}, {**cell, "row": "sum/max", "verdict": "matched"}]
+        >>> print(answer([{"table": "t", "cells": cells, "meta": {"notes": ""}}]))
+        GNP matches or beats the paper in all 1 published cells
+    """
     cells = list(distinct(tables))
     kinds = by_kind(cells)
     gnp, others = kinds[GNP], kinds["baselines"]

@@ -25,6 +25,12 @@ class TextGrid:
         title (str): What is shown.
         head (tuple): Names of the columns.
         rows (tuple): Rows, each a tuple of cells; a cell may have several lines.
+
+    Example:
+        >>> from gnpool.report import TextGrid
+        >>> grid = TextGrid("Error", ("model", "", "harmonic"), (("GNP", "ours", "1.31"), ("", "paper", "1.10")))
+        >>> [row[2] for row in grid.rows]
+        ['1.31', '1.10']
     """
 
     title: str
@@ -86,7 +92,15 @@ def number(value: float, digits: int) -> str:
 
 
 def verdict_counts(table: Result) -> str:
-    """How the cells compare with the paper's, in one line; empty if the paper has none of them."""
+    """How the cells compare with the paper's, in one line; empty if the paper has none of them.
+
+    Example:
+        >>> from gnpool.report import verdict_counts
+        >>> paper = {"mean": 1.0, "std": 0.1}
+        >>> cells = [{"paper": paper, "verdict": "matched"}, {"paper": paper, "verdict": "better"}, {"paper": None}]
+        >>> verdict_counts({"cells": cells})
+        '2 published cells: 1 matched, 1 better'
+    """
     compared = [cell for cell in table["cells"] if cell["paper"] is not None]
     counts = Counter(cell["verdict"] for cell in compared)
     named = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common() if verdict)
@@ -94,7 +108,13 @@ def verdict_counts(table: Result) -> str:
 
 
 def run_so_far(table: Result) -> str:
-    """How many of the runs behind its numbers a table has, as a sentence; empty if it lacks none."""
+    """How many of the runs behind its numbers a table has, as a sentence; empty if it lacks none.
+
+    Example:
+        >>> from gnpool.report import run_so_far
+        >>> run_so_far({"cells": [{"part": "GNP 3 of 10 seeds"}, {"part": None}]}), run_so_far({"cells": [{}]})
+        ('Run so far: GNP 3 of 10 seeds.', '')
+    """
     found = sorted({str(cell["part"]) for cell in table["cells"] if cell.get("part")})
     return f"Run so far: {'; '.join(found)}." if found else ""
 
@@ -173,7 +193,20 @@ def _last(curve: Sequence[Sequence[float | None]]) -> str:
 
 
 def pair_lines(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Paired differences in words, in points."""
+    """Paired differences in words, in points.
+
+    Example:
+        >>> from gnpool.report import pair_lines
+        >>> pair = {
+        ...     "column": "PROTEINS",
+        ...     "first": "sum",
+        ...     "second": "GNP",
+        ...     "difference": 0.021,
+        ...     "interval": (0.001, 0.04),
+        ... }
+        >>> print(*pair_lines([{**pair, "pairs": 10}]))
+        PROTEINS: GNP minus sum: +2.1 points, 95% interval +0.1 to +4.0 (10 paired runs)
+    """
     lines = []
     for pair in pairs:
         if pair["difference"] is None:

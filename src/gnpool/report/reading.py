@@ -27,6 +27,17 @@ def read_study(folder: str | Path) -> Study:
 
     Args:
         folder (str or Path): The folder.
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.report import read_study
+        >>> from gnpool.store import Store
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for seed in range(3):
+        ...         _ = Store(folder).put({"table": "mine", "seed": seed}, scores=[1.0])
+        ...     study = read_study(folder)
+        >>> study.units
+        {'mine': 3}
     """
     folder = Path(folder)
     if not folder.is_dir():

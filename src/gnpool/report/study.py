@@ -29,6 +29,12 @@ class Training:
         setting (Mapping): The setting that validation chose.
         curves (Mapping): Values over epochs of the chosen setting, (epochs, seeds).
         epochs (tuple[int, ...], optional): The epochs, from 1, of curves of losses and errors; None: all of them.
+
+    Example:
+        >>> from gnpool.report import Training
+        >>> training = Training("harmonic", "", "gnp", runs=6, failed=1, setting={"lr": 0.01})
+        >>> training.runs - training.failed, training.setting["lr"]
+        (5, 0.01)
     """
 
     task: str
@@ -68,6 +74,16 @@ class Study:
         seconds (float): Time of all stored work.
         machines (list): Devices and versions that the units tell, each once.
         damaged (list): Files that could not be read.
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.report import read_study
+        >>> from gnpool.store import Store
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Store(folder).put({"table": "mine", "seed": 0}, scores=[1.0])
+        ...     study = read_study(folder)
+        >>> study.units, study.tables, study.damaged
+        ({'mine': 1}, [], [])
     """
 
     name: str

@@ -32,6 +32,13 @@ class Counts:
 
     Args:
         words (Mapping): Number of cells by verdict.
+
+    Example:
+        >>> from gnpool.report import count_verdicts
+        >>> paper = {"mean": 1.0, "std": 0.1}
+        >>> counts = count_verdicts([{"paper": paper, "verdict": word} for word in ("matched", "better", "not run")])
+        >>> counts.total, counts.run, counts.good
+        (3, 2, 2)
     """
 
     words: Mapping[str, int]
@@ -94,7 +101,18 @@ def is_gnp(cell: Cell) -> bool:
 
 
 def by_kind(cells: Iterable[Cell]) -> dict[str, Counts]:
-    """Counts of GNP's cells and of those of the baselines."""
+    """Counts of GNP's cells and of those of the baselines.
+
+    Example:
+        >>> from gnpool.report import by_kind
+        >>> paper = {"mean": 1.0, "std": 0.1}
+        >>> cells = [
+        ...     {"row": row, "column": "c", "paper": paper, "verdict": word}
+        ...     for row, word in (("GNP", "matched"), ("GNP*", "better"), ("max", "not run"))
+        ... ]
+        >>> {kind: str(counts) for kind, counts in by_kind(cells).items()}
+        {'GNP': '1 matched, 1 better', 'baselines': '1 not run'}
+    """
     found = list(cells)
     return {
         display.GNP: count(cell for cell in found if is_gnp(cell)),

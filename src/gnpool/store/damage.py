@@ -21,6 +21,20 @@ class Damage:
         path (pathlib.Path): Where its record was.
         reason (str): What is wrong with it.
         aside (pathlib.Path, optional): Where its record is now; None if it could not be moved.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from gnpool.store import Store
+        >>> found = []
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = Store(folder, on_damage=found.append)
+        ...     key = {"table": "t", "seed": 0}
+        ...     _ = store.put(key, scores=[1.0])
+        ...     for path in Path(folder).rglob("*.json"):
+        ...         _ = path.write_text("{")
+        ...     print(key in store, store.missing([key]), len(found))
+        False [{'table': 't', 'seed': 0}] 1
     """
 
     path: Path

@@ -34,6 +34,19 @@ class StoreError(RuntimeError):
     Args:
         path (pathlib.Path): The file or folder it is about, kept as ``path``.
         problem (str): Why, and the way out.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from gnpool.store import Store, StoreError
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "results")
+        ...     _ = file.write_text("not a folder")
+        ...     try:
+        ...         Store(file)
+        ...     except StoreError as error:
+        ...         print(str(error).partition(": ")[2])
+        there is a file where a folder is expected; move it away or choose another folder
     """
 
     def __init__(self, path: Path, problem: str) -> None:
@@ -46,7 +59,19 @@ class StoreError(RuntimeError):
 
 
 class StoreWarning(UserWarning):
-    """Something was set aside or left out, and the work can go on."""
+    """Something was set aside or left out, and the work can go on.
+
+    Example:
+        >>> import tempfile, warnings
+        >>> from pathlib import Path
+        >>> from gnpool.store import Store
+        >>> key = {"table": "t", "seed": 0}
+        >>> with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as seen:
+        ...     _ = Store(folder).put(key, scores=[1.0])
+        ...     _ = [path.write_text("{") for path in Path(folder).rglob("*.json")]
+        ...     print(key in Store(folder), seen[0].category.__name__)
+        False StoreWarning
+    """
 
 
 @contextmanager

@@ -26,6 +26,17 @@ class Packing:
         before (int): Bytes of their files.
         dropped (Counter): How many tensors were left out, by the first part of their names (``loss`` of
             ``loss/mix.weight``).
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.store import Store
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = Store(folder)
+        ...     for seed in range(3):
+        ...         _ = store.put({"table": "t", "seed": seed}, scores=[1.0])
+        ...     found = store.pack()
+        ...     print(found.units, found.path.name, found.after > 0)
+        3 1.zip True
     """
 
     path: Path

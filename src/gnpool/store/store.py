@@ -38,6 +38,17 @@ class Record:
         meta (dict): Versions, device, seconds and the like.
         tensors (dict, optional): Curves and weights by name; None if they were not read.
         dropped (tuple of str): Names of tensors that were left out when the unit was packed. (default: none)
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> from gnpool.store import Store
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = Store(folder)
+        ...     _ = store.put({"table": "t", "seed": 0}, scores=[1.5], tensors={"loss/train": torch.tensor([3.0, 2.0])})
+        ...     record = store.get({"table": "t", "seed": 0})
+        >>> record.scores, record.part("loss/")
+        ([1.5], {'train': tensor([3., 2.])})
     """
 
     key: dict[str, Any]

@@ -18,6 +18,13 @@ class Graph:
         nodes (int): The number n of nodes.
         edges (ndarray): (2, E) sources and destinations; both directions of every edge, sorted by destination, then by
             source.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.tasks import Graph
+        >>> path = Graph.from_pairs(3, np.array([0, 1]), np.array([1, 2]))
+        >>> path.degree.tolist(), path.hops(0).tolist(), path.is_connected()
+        ([1, 2, 1], [0, 1, 2], True)
     """
 
     nodes: int

@@ -25,6 +25,14 @@ class Rooted:
         graph (Graph): With one self-loop on every node.
         target (int): The node that distances are measured from.
         lengths (ndarray, optional): (E,) length of each edge, 0 for self-loops. (default: ``None``)
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.tasks import Graph, Rooted
+        >>> path = Graph.from_pairs(3, np.array([0, 1]), np.array([1, 2])).with_self_loops()
+        >>> rooted = Rooted(path, target=2)
+        >>> rooted.graph.hops(rooted.target).tolist()
+        [2, 1, 0]
     """
 
     graph: Graph
@@ -41,6 +49,13 @@ class NodeTask(Task):
         label (callable): ``label(rooted, reading)`` returns (n,) labels, and (n,) weights or ``None`` where all count.
         max_length (dict, optional): Edges have lengths of U(0, c); the c of each split. (default: ``None``, none)
         **rest: See :class:`Task`; all but ``name`` and ``target`` default to what the paper's node tasks share.
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> task = get_task("shortest")
+        >>> (graph,) = task.dataset("train", count=1, structure="tree", sizes=(20, 21))
+        >>> graph.x.shape, graph.edge_weight.shape == (graph.num_edges,), graph.y.shape
+        (torch.Size([20, 1]), True, torch.Size([20]))
     """
 
     level: ClassVar[Literal["node"]] = "node"

@@ -27,6 +27,17 @@ class SetTask(Task):
         statistics (callable, optional): ``statistics(elements)`` returns the numbers that the loss needs beside the
             label, by the name under which the batch has them. (default: ``None``)
         **rest: See :class:`Task`; all but ``name`` and ``target`` default to what the paper's set tasks share.
+
+    Example:
+        >>> from gnpool.tasks import SetTask
+        >>> def draw(n, reading, stream):
+        ...     return stream.uniform(n)
+        >>> task = SetTask(name="my_max", target="max", draw=draw, label=lambda elements: elements.max())
+        >>> for split in ("train", "test"):
+        ...     (one,) = task.dataset(split, count=1)
+        ...     print(len(one.x), bool(one.x.max() == one.y))
+        37 True
+        79 True
     """
 
     level: ClassVar[Literal["set"]] = "set"

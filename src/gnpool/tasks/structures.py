@@ -34,6 +34,12 @@ class Structure:
             ``probability`` of ``None`` is the kind's own.
         min_nodes (int, optional): The smallest number of nodes. (default: ``2``)
         takes_probability (bool, optional): Whether the edge probability can be chosen. (default: ``False``)
+
+    Example:
+        >>> from gnpool.tasks import STRUCTURES, Stream
+        >>> ladder = STRUCTURES["ladder"]
+        >>> ladder.title, ladder.min_nodes, ladder.draw(6, 0, None, Stream("docs")).degree.tolist()
+        ('Ladder', 2, [2, 3, 2, 2, 3, 2])
     """
 
     name: str
@@ -139,7 +145,14 @@ def ladder(nodes: int) -> Graph:
 
 
 def get_structure(name: str) -> Structure:
-    """The kind of graphs of that name."""
+    """The kind of graphs of that name.
+
+    Example:
+        >>> from gnpool.tasks import Stream, get_structure
+        >>> graph = get_structure("tree").draw(10, 0, None, Stream("docs"))
+        >>> graph.nodes, graph.edges.shape[1] // 2, graph.is_connected()
+        (10, 9, True)
+    """
     if name not in STRUCTURES:
         raise ValueError(f"'structure' must be one of {', '.join(STRUCTURES)}, got {name!r}")
     return STRUCTURES[name]

@@ -23,7 +23,14 @@ PerItem = Callable[[Tensor, Data], Tensor]
 
 @dataclass(frozen=True)
 class Request:
-    """One dataset that somebody asked for, checked."""
+    """One dataset that somebody asked for, checked.
+
+    Example:
+        >>> from gnpool.tasks import Request, get_structure
+        >>> request = Request("harmonic", "train", 0, 2, (5, 6), get_structure("er"), 0.5, None, None, None)
+        >>> [graph.nodes for graph in request.graphs()], request.stream("features").integer(0, 100)
+        ([5, 5], 75)
+    """
 
     task: str
     split: str
@@ -73,6 +80,15 @@ class Task(ABC):
         in_channels (int, optional): Node features. (default: ``1``)
         readings (tuple, optional): Ways to read the paper where it can be read in several; the first is the
             default. (default: ``()``)
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> task = get_task("maxdegree")
+        >>> task.target, task.aggregation, task.readout
+        ('max of deg(v)', 'sum', 'max')
+        >>> (graph,) = task.dataset("test", count=1, structure="er", sizes=(50, 51))
+        >>> graph.num_nodes, graph.y
+        (50, tensor([31.], dtype=torch.float64))
     """
 
     level: ClassVar[Literal["graph", "node", "set"]]

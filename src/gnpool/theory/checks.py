@@ -45,6 +45,13 @@ class Check:
         value (float): What was found.
         bound (float): What it is held against.
         above (bool, optional): Whether the value must exceed the bound. (default: ``False``, stay at or below it)
+
+    Example:
+        >>> from gnpool.theory import Check
+        >>> Check("GNP (1, 0) is the sum", value=3e-16, bound=1e-9).holds
+        True
+        >>> Check("the baselines fail", value=55.0, bound=20.0, above=True).holds
+        True
     """
 
     name: str
@@ -120,6 +127,16 @@ def gradient_formula(x: Tensor, p: float, q: float, printed: bool = False) -> Te
         p (float): Exponent.
         q (float): Exponent of the size.
         printed (bool, optional): Take :math:`S = G^p`, as the paper prints it. (default: ``False``)
+
+    Example:
+        >>> import torch
+        >>> from gnpool.theory import gradient_formula
+        >>> x = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
+        >>> gradient_formula(x, p=2.0, q=0.0)
+        tensor([-0.2797], dtype=torch.float64)
+        >>> norm = lambda p: x.pow(p).sum() ** (1 / p)
+        >>> (norm(2 + 1e-6) - norm(2 - 1e-6)) / 2e-6  # the same by differences
+        tensor(-0.2797, dtype=torch.float64)
     """
     powers = x**p
     pooled = x.size(0) ** -q * powers.sum(0) ** (1.0 / p)
@@ -208,7 +225,14 @@ CHECKS: tuple[Callable[[int], list[Check]], ...] = (
 
 
 def run_checks(seed: int = 0) -> list[Check]:
-    """All checks."""
+    """All checks.
+
+    Example:
+        >>> from gnpool.theory import run_checks
+        >>> checks = run_checks()
+        >>> all(check.holds for check in checks)
+        True
+    """
     return [check for group in CHECKS for check in group(seed)]
 
 

@@ -22,6 +22,13 @@ class NeighborSums:
         index (torch.Tensor): The graph of each node, sorted, (N,).
         sizes (torch.Tensor): The number of nodes of each graph, (G,).
         y (torch.Tensor): The label of each graph, (G,).
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import neighbor_sums
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("train", count=3))
+        >>> len(graphs), graphs.channels, len(graphs.h) == int(graphs.sizes.sum())
+        (3, 1, True)
     """
 
     h: Tensor
@@ -65,7 +72,16 @@ def neighbor_sums(dataset: Sequence[Data]) -> NeighborSums:
 
 
 def join(parts: Sequence[NeighborSums]) -> NeighborSums:
-    """Several collections of graphs as one, in the given order."""
+    """Several collections of graphs as one, in the given order.
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import join, neighbor_sums
+        >>> task = get_task("harmonic")
+        >>> small, large = (neighbor_sums(task.dataset(split, count=2)) for split in ("train", "test"))
+        >>> len(join([small, large]))
+        4
+    """
     starts = [0]
     for part in parts[:-1]:
         starts.append(starts[-1] + len(part))

@@ -21,7 +21,19 @@ PLAIN = ("sum", "mean", "max", "min")
 
 
 class Readout(ABC):
-    """A pooling of all nodes of a graph, channel by channel, that is homogeneous of degree 1."""
+    """A pooling of all nodes of a graph, channel by channel, that is homogeneous of degree 1.
+
+    Example:
+        >>> import torch
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import NormReadout, PlainReadout, neighbor_sums
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("test", structure="ladder", sizes=(6, 7), count=1))
+        >>> for readout in (PlainReadout("sum"), NormReadout(2.0)):
+        ...     value, slope = readout.pool(graphs.h, graphs)
+        ...     print(readout.name, value.item(), tuple(slope.shape))
+        sum 14.0 (6, 1)
+        GNP (2, 0) 5.830951894845301 (6, 1)
+    """
 
     name: str
 
@@ -44,6 +56,13 @@ class NormReadout(Readout):
     Args:
         p (float): Exponent, positive or negative, infinite or not.
         q (float): Exponent of the number of nodes. (default: ``0.0``)
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import NormReadout, neighbor_sums
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("test", structure="ladder", sizes=(6, 7), count=1))
+        >>> NormReadout(-1.0).pool(graphs.h, graphs)[0].item(), graphs.y.item()  # the harmonic sum of the degrees
+        (0.375, 0.375)
     """
 
     p: float
@@ -85,6 +104,14 @@ class PlainReadout(Readout):
     Args:
         name (str): ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
         relu (bool, optional): Whether a ReLU stands before the pooling. (default: ``True``)
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import PlainReadout, neighbor_sums
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("test", structure="ladder", sizes=(6, 7), count=1))
+        >>> value, slope = PlainReadout("max").pool(graphs.h, graphs)
+        >>> value.item(), slope.flatten().tolist()  # the two largest degrees share the derivative
+        (3.0, [0.0, 0.5, 0.0, 0.0, 0.5, 0.0])
     """
 
     name: str

@@ -46,7 +46,14 @@ FAILED = 20.0  # percent: above, it counts as not learned
 
 @dataclass(frozen=True)
 class RegressionRow:
-    """The error of kernel regression with one readout, in percent: on the training graphs and on each test set."""
+    """The error of kernel regression with one readout, in percent: on the training graphs and on each test set.
+
+    Example:
+        >>> from gnpool.theory import RegressionRow
+        >>> row = RegressionRow("linear head", "GNP (-1, 0)", 0.0, {"er": 0.1, "tree": 0.3})
+        >>> max(row.test, key=row.test.get)
+        'tree'
+    """
 
     setting: str
     readout: str
@@ -150,7 +157,13 @@ def _run_study(graphs: int, widths: Sequence[int], seed: int, tell: Callable[[st
 
 
 def study_steps() -> int:
-    """How many steps :func:`run_study` tells of."""
+    """How many steps :func:`run_study` tells of.
+
+    Example:
+        >>> from gnpool.theory import study_steps
+        >>> study_steps()
+        7
+    """
     return 4 + len(CASES)
 
 

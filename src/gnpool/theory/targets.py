@@ -63,7 +63,15 @@ TARGETS = (
 
 
 def target_labels(graphs: NeighborSums, target: Target) -> Tensor:
-    """The labels (G,) of graphs whose nodes have the feature 1."""
+    """The labels (G,) of graphs whose nodes have the feature 1.
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import Target, neighbor_sums, target_labels
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("test", structure="ladder", sizes=(6, 7), count=1))
+        >>> target_labels(graphs, Target("mean", 1.0, 1.0))  # the mean degree
+        tensor([2.3333], dtype=torch.float64)
+    """
     parts = graphs.h[:, 0].split(graphs.sizes.tolist())
     return torch.tensor([target.label(part.tolist()) for part in parts], dtype=torch.float64)
 
@@ -77,6 +85,14 @@ class PlaneMap:
         p (list): Exponents of the columns.
         q (list): Size exponents of the rows.
         error (torch.Tensor): (rows, columns).
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import TARGETS, neighbor_sums, plane_map
+        >>> train, test = (neighbor_sums(get_task("harmonic").dataset(split, count=9)) for split in ("train", "test"))
+        >>> found = plane_map(train, {"er": test}, TARGETS[0], p=[1.0, 2.0], q=[0.0, 1.0])
+        >>> found.target.name, found.error.shape, bool(found.error[0, 0] < 1e-9)  # the sum is (1, 0)
+        ('sum', torch.Size([2, 2]), True)
     """
 
     target: Target

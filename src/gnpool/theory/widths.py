@@ -24,7 +24,13 @@ SEEDS = 8
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of network: its pooling, its head, and how many features its nodes have."""
+    """One kind of network: its pooling, its head, and how many features its nodes have.
+
+    Example:
+        >>> from gnpool.theory import CASES
+        >>> [(case.name, case.head, case.channels) for case in CASES][:2]
+        [('GNP (-1, 0), MLP head', 'mlp', 1), ('GNP (2, 0), 2 features', 'linear', 2)]
+    """
 
     name: str
     readout: NormReadout
@@ -51,6 +57,12 @@ class WidthRow:
             kernel, after the same number of steps.
         flipped (list): The part of :func:`linearization_gap` from channels that changed a sign; empty for an MLP head.
         unflipped (list): The part from all other channels; empty for an MLP head.
+
+    Example:
+        >>> from gnpool.theory import CASES, compare_widths
+        >>> (row,) = compare_widths(CASES[0], [16])
+        >>> row.case == CASES[0].name, row.width, len(row.kernel) == len(row.function)
+        (True, 16, True)
     """
 
     case: str
@@ -62,7 +74,14 @@ class WidthRow:
 
 
 def compare_widths(case: Case, widths: Sequence[int], seed: int = 0) -> list[WidthRow]:
-    """Train networks of several widths on small graphs, and compare them with the kernel on larger ones."""
+    """Train networks of several widths on small graphs, and compare them with the kernel on larger ones.
+
+    Example:
+        >>> from gnpool.theory import CASES, compare_widths
+        >>> rows = compare_widths(CASES[0], [4, 64])
+        >>> rows[0].width, sum(rows[1].kernel) < sum(rows[0].kernel)  # wider networks are nearer to the kernel
+        (4, True)
+    """
     train, test = width_graphs(case.channels, seed)
     both = join([train, test])
     directions = scalar_directions() if case.channels == 1 else angular_directions(ANGLES)
@@ -95,6 +114,14 @@ def linearization_gap(
     Kernel regression describes training as far as :math:`f(\theta)` follows its first-order expansion at
     :math:`\theta_0`. The difference is a sum over channels; for each graph it is split into the channels where some
     :math:`w_k^\top h_u` has another sign than at the start, and the others.
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import NormReadout, draw_parameters, linearization_gap, neighbor_sums
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("train", count=3))
+        >>> start = draw_parameters(64, 1)
+        >>> [part.tolist() for part in linearization_gap(start, start, graphs, NormReadout(2.0))]  # nothing was trained
+        [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
     before, after = (graphs.h @ parameters["inner"].T for parameters in (start, end))
     value, slope = readout.pool(before, graphs)

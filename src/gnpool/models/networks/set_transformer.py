@@ -32,6 +32,14 @@ class AttentionBlock(torch.nn.Module):
         - **input:** queries :math:`(G, A, d_q)`, keys :math:`(G, B, d_k)`, mask :math:`(G, B)`, true where there
           is a key
         - **output:** :math:`(G, A, d)`
+
+    Example:
+        >>> import torch
+        >>> from gnpool.models import AttentionBlock
+        >>> block = AttentionBlock(3, 5, 8, heads=2)
+        >>> queries, keys = torch.rand(2, 4, 3), torch.rand(2, 6, 5)
+        >>> block(queries, keys, torch.ones(2, 6, dtype=torch.bool)).shape
+        torch.Size([2, 4, 8])
     """
 
     def __init__(self, query_channels: int, key_channels: int, channels: int, heads: int) -> None:

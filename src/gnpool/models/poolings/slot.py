@@ -52,7 +52,14 @@ def fill(
 
 @torch.no_grad()
 def pooled_channels(pooling: Aggregation | PoolingFunction, channels: int) -> int:
-    """The number of channels after ``pooling``."""
+    """The number of channels after ``pooling``.
+
+    Example:
+        >>> from gnpool import GNPAggregation
+        >>> from gnpool.models import pooled_channels
+        >>> pooled_channels(GNPAggregation(16), 16), pooled_channels(GNPAggregation(16, branches="both", mix=False), 16)
+        (16, 32)
+    """
     if isinstance(pooling, GNPAggregation):  # known without a call, which would compile its kernels
         both = pooling.branches == "both" or (pooling.branches == "split" and channels == 1)
         return 2 * channels if pooling.mix is None and both else channels

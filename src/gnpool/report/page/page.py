@@ -28,7 +28,14 @@ LONG = 80  # characters of an answer: beyond, its letters are smaller
 
 
 def page(study: Study) -> str:
-    """A study as a complete HTML document."""
+    """A study as a complete HTML document.
+
+    Example:
+        >>> from gnpool.report import Study, page
+        >>> text = page(Study("results/mine"))
+        >>> text[:15], "results/mine" in text
+        ('<!doctype html>', True)
+    """
     sections = {
         name: content
         for name, content in {
@@ -67,7 +74,15 @@ def page(study: Study) -> str:
 
 
 def answer_of(study: Study) -> Answer:
-    """What stands on top: the answer of a fit, or what the tables say."""
+    """What stands on top: the answer of a fit, or what the tables say.
+
+    Example:
+        >>> from gnpool.report import Study, answer_of
+        >>> cell = {"row": "GNP", "column": "harmonic", "ours": None, "paper": {"mean": 1.1, "std": 0.8}}
+        >>> table = {"table": "t", "cells": [{**cell, "verdict": "matched"}], "meta": {"notes": ""}}
+        >>> print(answer_of(Study("results", tables=[table])))
+        GNP matches or beats the paper in all 1 published cells
+    """
     return answer(study.tables) if study.fit is None else fit_answer(study.fit)
 
 

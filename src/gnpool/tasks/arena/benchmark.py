@@ -37,6 +37,12 @@ class Part:
     Args:
         count (int): The published number of graphs.
         text (str): What the graphs are, in a few words.
+
+    Example:
+        >>> from gnpool.tasks.arena import get_benchmark
+        >>> part = get_benchmark("colors").parts["large"]
+        >>> part.count, part.text
+        (2500, '26 to 200 nodes')
     """
 
     count: int

@@ -30,5 +30,11 @@ def get_benchmark(name: str) -> Benchmark:
 
 
 def benchmark_names() -> list[str]:
-    """The names of all benchmarks with a generator."""
+    """The names of all benchmarks with a generator.
+
+    Example:
+        >>> from gnpool.tasks.arena import benchmark_names
+        >>> [name for name in benchmark_names() if name.startswith("salsa")]
+        ['salsa_bfs', 'salsa_dijkstra', 'salsa_eccentricity']
+    """
     return list(_BENCHMARKS)

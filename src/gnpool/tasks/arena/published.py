@@ -24,6 +24,12 @@ class Score:
         std (float, optional): Standard deviation over runs.
         mark (str): ``"verified"`` or ``"reported"``, see :obj:`MARKS`.
         note (str): What else a reader should know.
+
+    Example:
+        >>> from gnpool.tasks.arena import published
+        >>> score = published("good_motif_size").rows["GSAT"]["covariate"]
+        >>> f"{score.mean} ± {score.std} ({score.mark})"
+        '60.76 ± 5.94 (verified)'
     """
 
     mean: float
@@ -46,6 +52,14 @@ class PublishedTable:
         columns (tuple[str, ...]): Test sets or tasks.
         rows (dict): Scores by method and column; a method that was not run somewhere has no score there.
         references (tuple[str, ...]): Methods that no other competes with, such as an oracle.
+
+    Example:
+        >>> from gnpool.tasks.arena import published
+        >>> table = published("good_motif_size")
+        >>> table.metric, table.better, table.columns
+        ('accuracy on the shifted test, %', 'higher', ('covariate', 'concept'))
+        >>> table.best("covariate")[0]
+        'LECI'
     """
 
     id: str
@@ -85,7 +99,13 @@ def published(table: str) -> PublishedTable:
 
 
 def published_tables() -> list[str]:
-    """The ids of all tables of published numbers."""
+    """The ids of all tables of published numbers.
+
+    Example:
+        >>> from gnpool.tasks.arena import published_tables
+        >>> "good_motif_size" in published_tables()
+        True
+    """
     return list(_read())
 
 

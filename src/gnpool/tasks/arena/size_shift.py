@@ -21,6 +21,15 @@ class SizeShift:
         train, val, test (GraphTable): The parts.
         smallest_half (float): No graph of ``train`` and ``val`` has more nodes.
         largest_tenth (float): No graph of ``test`` has fewer nodes.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.data import from_list
+        >>> from gnpool.tasks.arena import size_shift
+        >>> parts = size_shift(from_list([Data(x=torch.ones(n, 1)) for n in range(1, 101)], labelled=False))
+        >>> parts.smallest_half, int(parts.train.sizes.max()), int(parts.test.sizes.min())
+        (50.5, 50, 91)
     """
 
     train: GraphTable
@@ -71,7 +80,16 @@ def size_shift(table: GraphTable, seed: int = 0) -> SizeShift:
 
 
 def class_shares(table: GraphTable) -> tuple[float, ...]:
-    """The share of each class among the graphs of a table, in the order of its categories."""
+    """The share of each class among the graphs of a table, in the order of its categories.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.data import Column, GraphTable
+        >>> from gnpool.tasks.arena import class_shares
+        >>> y = Column("y", np.array([0, 1, 1, 1]), ("inactive", "active"))
+        >>> class_shares(GraphTable(np.arange(4), np.ones(4, dtype=int), None, (), y))
+        (0.25, 0.75)
+    """
     if table.y is None or table.y.categories is None:
         raise ValueError("class_shares: the table has no classes as its target")
     counts: Ints = np.bincount(table.y.values.astype(np.int64), minlength=len(table.y.categories))
