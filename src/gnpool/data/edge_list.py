@@ -118,7 +118,7 @@ def read_edge_list(path: str | Path, *, duplicates: str = "error") -> EdgeList:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Path(folder, "graph.txt").write_text("# a triangle\na b 0.5\nb c 0.5\nc a 0.1\n")
         ...     edges = read_edge_list(Path(folder, "graph.txt"))
-        >>> edges.nodes, edges.names, edges.probability.sum()
+        >>> edges.nodes, edges.names, float(edges.probability.sum())
         (3, ['a', 'b', 'c'], 1.1)
     """
     try:

@@ -1,4 +1,4 @@
-"""Calls side by side: some at a time, those that another process is at later, those that fail set apart."""
+"""Runs calls side by side. Calls for which another process works come later, and failed calls are collected."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from gnpool.engine.base import StoppedError
 from gnpool.store import StoreError
 
-POLL_SECONDS = 1.0  # how often to look whether another process has finished what this one waits for
-# What is no reason of one call's own: the next one would meet it, too.
+POLL_SECONDS = 1.0  # between checks whether another process has finished an item
+# Errors that do not come from one call, and that every other call would meet, too.
 COMMON = (StoppedError, StoreError, OSError, ImportError, BrokenExecutor)
 T = TypeVar("T")
 
@@ -24,10 +24,10 @@ def work_off(
     jobs: int,
     doomed: Callable[[T, list[T]], bool] = lambda item, failed: False,
 ) -> dict[int, Exception]:
-    """Submit every item, ``jobs`` at a time, and wait for all; those that failed by themselves, by number.
+    """Submit every item, ``jobs`` at a time, wait for all, and return the errors of failed items by number.
 
-    Where a call returns False another process is at the item, and it is submitted again when that may have ended. An
-    item that is ``doomed``, given those that failed, is left out. Errors that would meet every item are raised at once.
+    If a call returns False, another process works on the item, and it is submitted again later. An item that is
+    ``doomed``, given the failed ones, is skipped. Errors that every item would meet are raised at once.
 
     Example:
         >>> import threading
@@ -69,8 +69,8 @@ def work_off(
 def threads(jobs: int, stop: threading.Event) -> Iterator[Callable[..., Future[Any]]]:
     """A function that submits calls to ``jobs`` threads.
 
-    Leaving the block, after an error or Ctrl-C too, sets ``stop`` until all have ended: who looks at it can save its
-    state and leave.
+    At the end of the block, also after an error or Ctrl-C, ``stop`` is set until all calls have ended. Calls that check
+    it can save their state and return.
 
     Example:
         >>> import threading
@@ -92,7 +92,7 @@ def threads(jobs: int, stop: threading.Event) -> Iterator[Callable[..., Future[A
 def side_by_side(
     call: Callable[[T], bool], items: Sequence[T], jobs: int, stop: threading.Event
 ) -> dict[int, Exception]:
-    """:func:`work_off` in threads of this process.
+    """Run :func:`work_off` in threads of this process.
 
     Example:
         >>> import threading

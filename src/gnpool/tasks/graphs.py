@@ -73,7 +73,7 @@ class Graph:
         return True
 
     def hops(self, source: int, limit: int | None = None) -> Ints:
-        """(n,) number of edges of the shortest way from ``source``; -1 where there is none of at most ``limit``."""
+        """(n,) number of edges of the shortest path from ``source``; -1 if there is none of at most ``limit``."""
         hops = np.full(self.nodes, -1)
         hops[source] = 0
         frontier, distance = np.array([source]), 0
@@ -82,20 +82,21 @@ class Graph:
             first, length = self.starts[frontier], self.degree[frontier]
             # The edges of all frontier nodes, one range after the other.
             offset = np.repeat(first - np.concatenate(([0], np.cumsum(length)[:-1])), length)
-            reached = self.edges[0, offset + np.arange(offset.size)]  # undirected: sources are neighbours too
+            # the graph is undirected, so sources are neighbours too
+            reached = self.edges[0, offset + np.arange(offset.size)]
             hops[reached[hops[reached] < 0]] = distance
             frontier = np.flatnonzero(hops == distance)
         return hops
 
     def distances(self, source: int, lengths: Floats, limit: int | None = None) -> Floats:
-        """(n,) length of the shortest way from ``source`` by rounds of Bellman and Ford; inf where there is none.
+        """(n,) length of the shortest path from ``source`` by rounds of Bellman and Ford; inf if there is none.
 
         Every node needs a self-loop of length 0.
 
         Args:
-            source (int): Where all ways start.
+            source (int): The node where all paths start.
             lengths (ndarray): (E,) non-negative length of each edge.
-            limit (int, optional): Only ways of at most so many edges count. (default: ``None``, all)
+            limit (int, optional): Only paths of at most this many edges count. (default: ``None``, all)
         """
         distance = np.full(self.nodes, np.inf)
         distance[source] = 0.0

@@ -225,14 +225,7 @@ CHECKS: tuple[Callable[[int], list[Check]], ...] = (
 
 
 def run_checks(seed: int = 0) -> list[Check]:
-    """All checks.
-
-    Example:
-        >>> from gnpool.theory import run_checks
-        >>> checks = run_checks()
-        >>> all(check.holds for check in checks)
-        True
-    """
+    """All checks."""
     return [check for group in CHECKS for check in group(seed)]
 
 

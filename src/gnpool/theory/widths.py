@@ -57,12 +57,6 @@ class WidthRow:
             kernel, after the same number of steps.
         flipped (list): The part of :func:`linearization_gap` from channels that changed a sign; empty for an MLP head.
         unflipped (list): The part from all other channels; empty for an MLP head.
-
-    Example:
-        >>> from gnpool.theory import CASES, compare_widths
-        >>> (row,) = compare_widths(CASES[0], [16])
-        >>> row.case == CASES[0].name, row.width, len(row.kernel) == len(row.function)
-        (True, 16, True)
     """
 
     case: str
@@ -74,14 +68,7 @@ class WidthRow:
 
 
 def compare_widths(case: Case, widths: Sequence[int], seed: int = 0) -> list[WidthRow]:
-    """Train networks of several widths on small graphs, and compare them with the kernel on larger ones.
-
-    Example:
-        >>> from gnpool.theory import CASES, compare_widths
-        >>> rows = compare_widths(CASES[0], [4, 64])
-        >>> rows[0].width, sum(rows[1].kernel) < sum(rows[0].kernel)  # wider networks are nearer to the kernel
-        (4, True)
-    """
+    """Train networks of several widths on small graphs, and compare them with the kernel on larger ones."""
     train, test = width_graphs(case.channels, seed)
     both = join([train, test])
     directions = scalar_directions() if case.channels == 1 else angular_directions(ANGLES)

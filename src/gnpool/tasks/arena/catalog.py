@@ -25,7 +25,7 @@ def get_benchmark(name: str) -> Benchmark:
         ['train', 'val', 'test', 'large', 'large_c']
     """
     if name not in _BENCHMARKS:
-        raise ValueError(f"there is no benchmark {name!r}; there are {', '.join(_BENCHMARKS)}")
+        raise ValueError(f"there is no benchmark {name!r}; the names are {', '.join(_BENCHMARKS)}")
     return _BENCHMARKS[name]
 
 

@@ -1,4 +1,4 @@
-"""The numbers that others published on the benchmarks, with their source and how far they were checked."""
+"""The numbers that others published on the benchmarks, with their sources and whether they were checked."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Score:
     """One published number.
 
     Args:
-        mean (float): The number, a mean over runs where ``std`` is given.
+        mean (float): The number; it is a mean over runs if ``std`` is given.
         std (float, optional): Standard deviation over runs.
         mark (str): ``"verified"`` or ``"reported"``, see :obj:`MARKS`.
-        note (str): What else a reader should know.
+        note (str): A remark for the reader.
 
     Example:
         >>> from gnpool.tasks.arena import published
@@ -45,13 +45,13 @@ class PublishedTable:
     Args:
         id (str): The benchmark, or ``"tu_size"``.
         title (str): Its name in words.
-        metric (str): What the numbers are.
+        metric (str): The metric of the numbers.
         better (str): ``"higher"`` or ``"lower"``.
-        ceiling (float, optional): The best number that there can be.
+        ceiling (float, optional): The best possible number.
         source (dict): Title, year and link of the paper, and where the numbers were read.
         columns (tuple[str, ...]): Test sets or tasks.
-        rows (dict): Scores by method and column; a method that was not run somewhere has no score there.
-        references (tuple[str, ...]): Methods that no other competes with, such as an oracle.
+        rows (dict): Scores by method and column; a method has no score in a column where it was not run.
+        references (tuple[str, ...]): Methods outside the competition, such as an oracle.
 
     Example:
         >>> from gnpool.tasks.arena import published
@@ -73,7 +73,7 @@ class PublishedTable:
     references: tuple[str, ...]
 
     def best(self, column: str, mark: str | None = None) -> tuple[str, Score] | None:
-        """The best method in a column and its score; with ``mark`` among scores of that mark alone."""
+        """The best method in a column and its score; with ``mark``, only among scores with that mark."""
         found = [
             (method, scores[column])
             for method, scores in self.rows.items()
