@@ -276,7 +276,7 @@ def crystallized(trainer: Trainer, entries: list[Entry]) -> Crystal:
     work = max(0.0, meter.total - began)
 
     def progress(number: int, total: int, text: str) -> None:
-        meter.on_progress(f"crystallising: {text}", min(1.0, (began + work * number / total) / meter.total))
+        meter.on_progress(f"crystallizing: {text}", min(1.0, (began + work * number / total) / meter.total))
 
     crystal = crystallize(
         entries[0].model,

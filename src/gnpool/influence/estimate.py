@@ -1,4 +1,4 @@
-"""Estimates of the influence for seed selection: by simulation, and by a trained model."""
+"""Estimates of the influence for the selection of seeds, by simulation and by a trained model."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from gnpool.models.networks.monstor import MONSTOR
 from gnpool.ops.cpu.threads import thread_count
 
 TOLERANCE = 1e-6  # rise of the influence below which stacking ends
-WIDTH = 20  # on a GPU the number of candidates is a multiple of it: for other widths kernels would be compiled anew
+WIDTH = 20  # on a GPU the number of candidates is a multiple of it, since kernels are compiled for each width
 
 
 class MonteCarloGains:
     r"""Gains in a fixed sample of live-edge graphs, for :func:`gnpool.influence.lazy_greedy`.
 
-    All estimates see the same ``runs`` cascades, and what the seeds so far activate is kept, so that a candidate costs
-    only what it adds. In a fixed sample the gains are exactly submodular: lazy greedy is then greedy.
+    All estimates use the same ``runs`` cascades. The nodes that the seeds activate are kept, so that the cost of a
+    candidate is only what it adds. In a fixed sample the gains are exactly submodular, so that lazy greedy gives the
+    same seeds as greedy.
 
     Args:
-        graph (CascadeGraph): Who activates whom.
+        graph (CascadeGraph): The graph.
         runs (int, optional): Size of the sample. (default: ``1_000``)
-        seed (int, optional): Another number, another sample. (default: ``0``)
+        seed (int, optional): Seed of the sample. (default: ``0``)
 
     Memory: ``runs / 8`` bytes a node.
 
@@ -96,7 +97,7 @@ class ModelGains:
         model (MONSTOR): The base model.
         graph (CascadeGraph): The graph, which the model need not have seen.
         stacked (int): How often the model is applied.
-        device (torch.device or str, optional): Where. (default: ``"cpu"``)
+        device (torch.device or str, optional): Where to compute. (default: ``"cpu"``)
 
     Example:
         >>> import numpy as np

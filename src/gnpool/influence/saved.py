@@ -22,12 +22,12 @@ FIELD, KIND = "gnpool", "monstor"
 
 @dataclass(frozen=True, eq=False)
 class SavedMonstor:
-    """What a file holds.
+    """The content of a file.
 
     Args:
         model (MONSTOR): The base model.
         stacked (int): How often it is applied.
-        about (dict): What was noted about its training.
+        about (dict): Notes about its training.
 
     Example:
         >>> import tempfile
@@ -47,7 +47,7 @@ class SavedMonstor:
 
 
 def save_monstor(path: str | Path, model: MONSTOR, stacked: int, about: Mapping[str, Any] | None = None) -> Path:
-    """Write a model to a file, wholly or not at all; the folder must exist.
+    """Write a model to a file atomically; the folder must exist.
 
     Example:
         >>> import tempfile
@@ -73,10 +73,10 @@ def save_monstor(path: str | Path, model: MONSTOR, stacked: int, about: Mapping[
 
 
 def load_monstor(path: str | Path) -> SavedMonstor:
-    """The model of a file that :func:`save_monstor` wrote; runs no code that the file brings.
+    """Load a model that :func:`save_monstor` wrote, without running code from the file.
 
     Raises:
-        SavedModelError: naming the file, if it holds something else.
+        SavedModelError: It names the file, if that holds something else.
 
     Example:
         >>> import tempfile

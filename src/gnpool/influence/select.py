@@ -1,4 +1,4 @@
-"""Seed selection: lazy greedy over any estimate of the influence, and plain baselines."""
+"""Selects seeds: lazy greedy with any estimate of the influence, and simple baselines."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Selection:
 
     Args:
         seeds (list): The nodes.
-        gains (list): What each added when it was chosen, by the estimate.
-        evaluations (int): Estimates that were made.
-        violations (int): Nodes whose influence was estimated above their upper bound: by noise, where it is simulated.
+        gains (list): The estimated gain of each seed when it was chosen.
+        evaluations (int): Number of estimates.
+        violations (int): Number of nodes whose estimated influence exceeds their upper bound, by noise of simulations.
 
     Example:
         >>> import numpy as np
@@ -60,7 +60,7 @@ class Selection:
 
 
 def influence_bound(graph: CascadeGraph) -> NDArray[np.float64] | None:
-    r"""For each node an upper bound of its influence, or None where the series does not converge.
+    r"""An upper bound of the influence of each node, or None if the series does not converge.
 
     .. math::
         \sigma(\{v\}) \le \Big(\sum_{k \ge 0} \mathbf{P}^k \mathbf{1}\Big)_v
@@ -100,15 +100,15 @@ def lazy_greedy(
     first_batch: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Selection:
-    r"""Chooses k seeds, one by one, each with the largest gain, without estimating all gains again for each.
+    r"""Chooses k seeds one by one, each with the largest gain, without estimating all gains again each time.
 
-    Gains only shrink as seeds are added, so what a node added to fewer seeds bounds what it adds now (CELF). The node
-    with the largest bound is chosen if its gain is up to date; otherwise the ``batch`` nodes with the largest bounds
-    are estimated again, together. With ``bound`` (UBLF) most nodes are never estimated; without it all are, once. Nodes
-    of equal gain are taken in the order of their numbers.
+    Gains only shrink as seeds are added, so the gain of a node with fewer seeds is an upper bound of its gain now
+    (CELF). The node with the largest bound is chosen if its gain is up to date; otherwise the ``batch`` nodes with the
+    largest bounds are estimated again together. With ``bound`` (UBLF) most nodes are never estimated; without it all
+    nodes are estimated once. Of nodes with equal gains the one with the smallest number is taken.
 
     Args:
-        estimate (Gains): What a candidate adds to the seeds so far.
+        estimate (Gains): Estimates the gain of a candidate.
         nodes (int): Number of nodes.
         k (int): Number of seeds.
         bound (numpy.ndarray, optional): Upper bounds of the influence of each node, :func:`influence_bound`.
@@ -165,7 +165,7 @@ def lazy_greedy(
 
 
 def degree_seeds(graph: CascadeGraph, k: int) -> Selection:
-    """The k nodes with the most edges out of them; of equals those with the smaller numbers.
+    """The k nodes with the most edges out of them; of equal nodes, those with the smaller numbers.
 
     Example:
         >>> import numpy as np
@@ -180,7 +180,7 @@ def degree_seeds(graph: CascadeGraph, k: int) -> Selection:
 
 
 def random_seeds(graph: CascadeGraph, k: int, seed: int = 0) -> Selection:
-    """Any k nodes, with equal chances.
+    """k random nodes, each with the same probability.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""The answer on top of a page: what the tables say in a sentence."""
+"""The answer at the top of a page: the tables in one sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Result = Mapping[str, Any]  # a table of results.json
 
 @dataclass(frozen=True)
 class Answer:
-    """A sentence, the part of it that carries the weight, and what else has to be said.
+    """A sentence with an emphasised part, and further sentences.
 
     Args:
         before, weight, after (str): The sentence in three parts.
@@ -39,7 +39,7 @@ class Answer:
 
 
 def answer(tables: Sequence[Result]) -> Answer:
-    """How the tables compare with the paper, or, where nothing is published, how GNP compares with the others.
+    """Compare the tables with the paper, or, if nothing is published, GNP with the other models.
 
     Example:
         >>> from gnpool.report import answer
@@ -54,7 +54,7 @@ def answer(tables: Sequence[Result]) -> Answer:
     more = tuple(dict.fromkeys(f"Reduced. {table['meta']['notes']}." for table in tables if _notes(table)))
     lacking = [str(table["table"]) for table in tables if run_so_far(table)]
     if lacking:
-        more += (f"Not all runs are done of {', '.join(lacking)}; each says how many.",)
+        more += (f"Some runs are missing of {', '.join(lacking)}; each table says how many.",)
     if gnp.total + others.total == 0:
         return _best(tables, more)
     lines = []
@@ -75,7 +75,7 @@ def answer(tables: Sequence[Result]) -> Answer:
 
 
 def distinct(tables: Sequence[Result]) -> Iterator[Mapping[str, Any]]:
-    """Every published cell once: some tables repeat cells of others."""
+    """Every published cell once, since some tables repeat cells of others."""
     seen: dict[tuple[str, ...], Mapping[str, Any]] = {}
     for table in tables:
         for cell in table["cells"]:
@@ -91,7 +91,7 @@ def _notes(table: Result) -> str:
 
 
 def _best(tables: Sequence[Result], more: tuple[str, ...]) -> Answer:
-    """In how many columns GNP has the lowest error."""
+    """Count the columns in which GNP has the lowest error."""
     first = total = 0
     for table in tables:
         columns: dict[str, list[tuple[float, bool]]] = {}

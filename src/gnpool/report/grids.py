@@ -1,4 +1,4 @@
-"""Tables of ``results.json`` as text: ours, the paper's, and whether they agree."""
+"""Tables of ``results.json`` as text, with our numbers, the paper's, and the verdicts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 from gnpool.display.models import MODEL_COLUMN
 
-WIDTH = 120  # characters; where a grid is wider, deviations are left out, and then it is cut: results.json has them
+WIDTH = 120  # characters; a wider grid is shown without deviations (results.json has them), and then split
 Result = Mapping[str, Any]  # a table of results.json, or a cell
 Place = tuple[str, str, Result]  # row, column and cell of a grid
 
 
 @dataclass(frozen=True)
 class TextGrid:
-    """Text in rows and columns. The second column says what a line holds: ours, the paper's or the verdict.
+    """Text in rows and columns. The second column labels the lines: ours, the paper's or the verdict.
 
     Args:
         title (str): What is shown.
@@ -60,7 +60,7 @@ def grids(table: Result) -> list[TextGrid]:
 
 
 def parts(cells: Sequence[Result]) -> list[list[Place]]:
-    """Cells as one grid or several: columns with the same rows belong together."""
+    """Cells as one or several grids; columns with the same rows share a grid."""
     columns: dict[str, list[Result]] = {}
     for cell in cells:
         columns.setdefault(cell["column"], []).append(cell)
@@ -92,7 +92,7 @@ def number(value: float, digits: int) -> str:
 
 
 def verdict_counts(table: Result) -> str:
-    """How the cells compare with the paper's, in one line; empty if the paper has none of them.
+    """The verdicts of the cells in one line; empty if the paper has none of them.
 
     Example:
         >>> from gnpool.report import verdict_counts
@@ -108,7 +108,7 @@ def verdict_counts(table: Result) -> str:
 
 
 def run_so_far(table: Result) -> str:
-    """How many of the runs behind its numbers a table has, as a sentence; empty if it lacks none.
+    """A sentence about how many runs of a table are done; empty if all are done.
 
     Example:
         >>> from gnpool.report import run_so_far
@@ -120,7 +120,7 @@ def run_so_far(table: Result) -> str:
 
 
 def _fitting(places: Sequence[Place]) -> list[TextGrid]:
-    """Places as grids that are not too wide."""
+    """Split places into grids that are not too wide."""
     for wide in (True, False):
         grid = _grid(places, wide)
         if _width(grid) <= WIDTH:
@@ -174,7 +174,7 @@ def _value(value: Result, digits: int, wide: bool) -> str:
 
 
 def _exponents(title: str, cells: Sequence[Result]) -> TextGrid:
-    """The last values of p and q, mean and range over runs, in place of errors."""
+    """The last values of p and q instead of errors, as mean and range over runs."""
     names = list(dict.fromkeys(name for cell in cells for name in cell.get("curves") or {}))
     rows = []
     for cell in cells:

@@ -1,4 +1,4 @@
-"""What the verdicts of ``results.json`` add up to. They are given where results are computed, and only counted here."""
+"""Counts the verdicts of ``results.json``, which were decided when the results were computed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MARKS = {
     "not run": "□",
     "failed": "✕",
 }
-OLD = {"agrees": "matched"}  # words of results.json that were written before
+OLD = {"agrees": "matched"}  # words of older files
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many cells the paper has, and how they compare.
+    """The number of published cells by verdict.
 
     Args:
         words (Mapping): Number of cells by verdict.
@@ -64,7 +64,7 @@ class Counts:
 
 
 def count(cells: Iterable[Cell]) -> Counts:
-    """The verdicts of those cells that the paper has.
+    """Count the verdicts of the published cells.
 
     Example:
         >>> from gnpool.report import count_verdicts
@@ -83,25 +83,25 @@ def is_published(cell: Cell) -> bool:
 
 
 def is_compared(cell: Cell) -> bool:
-    """Whether a cell is a result; a published number of nodes or edges is none."""
+    """Whether a cell is a result; published numbers of nodes or edges are not."""
     return is_published(cell) and cell.get("metric") != "COUNT"
 
 
 def word_of(cell: Cell) -> str:
-    """The verdict of a cell, in the words of today."""
+    """The verdict of a cell, in current words."""
     word = str(cell.get("verdict") or "")
     return OLD.get(word, word)
 
 
 def is_gnp(cell: Cell) -> bool:
-    """Whether GNP is in this cell; results that do not say it are asked by their names."""
+    """Whether this is a cell of GNP; older results are judged by their names."""
     if "gnp" in cell:
         return bool(cell["gnp"])
     return display.is_gnp(f"{cell['row']} {cell['column']}")
 
 
 def by_kind(cells: Iterable[Cell]) -> dict[str, Counts]:
-    """Counts of GNP's cells and of those of the baselines.
+    """Count the cells of GNP and of the baselines.
 
     Example:
         >>> from gnpool.report import by_kind

@@ -38,12 +38,12 @@ ANGLES = 20_000
 
 @dataclass(frozen=True)
 class Check:
-    """One statement and the number that decides it.
+    """One statement, and the number that decides it.
 
     Args:
-        name (str): What is compared.
-        value (float): What was found.
-        bound (float): What it is held against.
+        name (str): The statement in words.
+        value (float): The computed number.
+        bound (float): The bound of the number.
         above (bool, optional): Whether the value must exceed the bound. (default: ``False``, stay at or below it)
 
     Example:
@@ -145,7 +145,7 @@ def gradient_formula(x: Tensor, p: float, q: float, printed: bool = False) -> Te
 
 
 def kernels(seed: int = 0) -> list[Check]:
-    """The ways to the tangent kernel against each other, the worst over all readouts."""
+    """Compare the ways to compute the tangent kernel; each number is the worst over all readouts."""
     scalar, plane = _graphs(1, seed), _graphs(2, seed)
     found: dict[str, list[float]] = {}
 
@@ -201,7 +201,7 @@ def minimum_norm(seed: int = 0) -> list[Check]:
 
 
 def jump() -> list[Check]:
-    """GNP with p < 0 leaves out what is not positive, and so jumps where a channel passes 0; with p > 0 it does not."""
+    """GNP with p < 0 leaves out values that are not positive, and so jumps where a channel passes 0, unlike p > 0."""
     rest = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
 
     def gap(p: float) -> float:

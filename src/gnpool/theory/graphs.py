@@ -1,4 +1,4 @@
-"""Graphs as the one-layer network sees them: the sum of the neighbours' features at every node."""
+"""Graphs as the input of the one-layer network: the sum of the neighbours' features at every node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 class NeighborSums:
     r"""The vectors :math:`h_u = \sum_{v \in \mathcal{N}(u)} x_v` of several graphs, in double precision.
 
-    The network of the theory reads nothing else of a graph. Where every node has the feature 1, :math:`h_u` is the
+    The network of the theory uses nothing else of a graph. If every node has the feature 1, :math:`h_u` is the
     degree of u.
 
     Args:
@@ -72,7 +72,7 @@ def neighbor_sums(dataset: Sequence[Data]) -> NeighborSums:
 
 
 def join(parts: Sequence[NeighborSums]) -> NeighborSums:
-    """Several collections of graphs as one, in the given order.
+    """Join several collections of graphs in the given order.
 
     Example:
         >>> from gnpool.tasks import get_task

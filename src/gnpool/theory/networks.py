@@ -20,7 +20,7 @@ def draw_parameters(width: int, channels: int, head: str = "linear", seed: int =
         width (int): Number m of channels.
         channels (int): Number d of node features.
         head (str, optional): ``"linear"`` or ``"mlp"``. (default: ``"linear"``)
-        seed (int, optional): Another number, another network. (default: ``0``)
+        seed (int, optional): Seed of the network. (default: ``0``)
 
     Example:
         >>> from gnpool.theory import draw_parameters
@@ -95,7 +95,7 @@ def train_network(
 ) -> tuple[Parameters, list[float]]:
     r"""Plain gradient descent on :math:`\tfrac12 \sum_i (f(\theta, G_i) - f(\theta_0, G_i) - y_i)^2`.
 
-    The output of the untrained network is taken off, as kernel regression starts at the function 0.
+    The output of the untrained network is subtracted, since kernel regression starts at the function 0.
 
     Returns:
         The trained parameters, and the loss before each step.

@@ -1,7 +1,6 @@
-r"""Readouts with their derivatives written out by hand.
+r"""Readouts with derivatives that are written by hand.
 
-The library's operator is not used here: what these formulas give is compared with it, and with automatic
-differentiation, in the checks.
+The library's operator is not used here. The checks compare these formulas with it and with automatic differentiation.
 
 Shapes: N nodes, G graphs, K directions w, so that ``z`` (N, K) holds :math:`z_{uk} = w_k^\top h_u`.
 """
@@ -74,7 +73,7 @@ class NormReadout(Readout):
 
     @property
     def name(self) -> str:  # type: ignore[override]  # the others store theirs
-        """How tables call it."""
+        """Its name in tables."""
         return f"GNP ({self.p:g}, {self.q:g})"
 
     def pool(self, z: Tensor, graphs: NeighborSums) -> tuple[Tensor, Tensor]:

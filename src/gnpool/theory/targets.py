@@ -1,4 +1,4 @@
-r"""Which pooling learns which target: all of the (p, q) plane against labels of the same family.
+r"""Tests which pooling of the (p, q) plane learns which target of the same family.
 
 For scalar features the kernel of a linear head after ReLU and GNP has rank 1, so kernel regression returns
 :math:`c\, \mathrm{GNP}_{p,q}` with the factor c fitted on the training graphs. The map shows how wrong that is on
@@ -30,7 +30,7 @@ class Target:
     r"""The label :math:`n^{-b} \left(\sum_v \deg(v)^a\right)^{1/a}`, or max or min of the degrees for infinite a.
 
     Args:
-        name (str): How tables call it.
+        name (str): Its name in tables.
         a (float): Exponent of the degrees.
         b (float): Exponent of the number of nodes.
 
@@ -81,7 +81,7 @@ class PlaneMap:
     """The worst error over all test sets, in percent, for every pooling of a grid and one target.
 
     Args:
-        target (Target): What was to be learned.
+        target (Target): The target.
         p (list): Exponents of the columns.
         q (list): Size exponents of the rows.
         error (torch.Tensor): (rows, columns).

@@ -1,4 +1,4 @@
-"""Networks of growing width beside their kernels: before training, and after gradient descent."""
+"""Compares networks of growing width with their kernels, before training and after gradient descent."""
 
 from __future__ import annotations
 

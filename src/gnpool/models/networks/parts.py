@@ -11,7 +11,7 @@ from torch import Tensor
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "leaky_relu": F.leaky_relu, "elu": F.elu}
 
-FORMS = ("message", "gin")  # the network of a layer in front of the aggregation, or behind it
+FORMS = ("message", "gin")  # the network of a layer before the aggregation, or after it
 
 
 def check_activation(name: str, model: str) -> str:
@@ -22,7 +22,7 @@ def check_activation(name: str, model: str) -> str:
 
 
 class MLP(torch.nn.Module):
-    """Fully connected layers, each with a bias and followed by the activation, the last one too unless told not to."""
+    """Fully connected layers with biases. The activation follows each layer, for the last one unless turned off."""
 
     def __init__(self, widths: list[int], activation: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else, neither a network nor a library."""
+"""The page, a single HTML file that needs neither a network nor a library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gnpool.report.page.tables import anchor, html_sheet, mark, number_table, ov
 from gnpool.report.study import Study
 from gnpool.report.verdicts import Counts, by_kind, is_published
 
-LONG = 80  # characters of an answer: beyond, its letters are smaller
+LONG = 80  # an answer with more characters has smaller letters
 
 
 def page(study: Study) -> str:
@@ -74,7 +74,7 @@ def page(study: Study) -> str:
 
 
 def answer_of(study: Study) -> Answer:
-    """What stands on top: the answer of a fit, or what the tables say.
+    """The answer at the top of the page: that of a fit, or that of the tables.
 
     Example:
         >>> from gnpool.report import Study, answer_of
@@ -88,7 +88,7 @@ def answer_of(study: Study) -> Answer:
 
 @functools.cache
 def asset(name: str) -> str:
-    """A file that lies beside this one."""
+    """The content of a file beside this one."""
     return resources.files("gnpool.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
