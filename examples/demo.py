@@ -1,8 +1,8 @@
-"""Learn a pooling on small graphs, test it on graphs three times larger: what gnpool is for, in about two minutes.
+"""Learn a pooling on small graphs and test it on graphs three times larger, in about two minutes.
 
 Three tasks of the paper: from the graph alone, without node features, predict 1 / number of nodes (invsize), 1 / sum of
 1/degree (harmonic) and the largest degree (maxdegree). A one-layer GIN is trained on random graphs of 20 to 29 nodes,
-with GNP, which learns how to pool, and with four fixed readouts; then what GNP has learned is crystallised: exact
+with GNP, which learns how to pool, and with four fixed readouts; then what GNP has learned is crystallized: exact
 poolings take its place, chosen by validation (GNP*). All are tested on graphs of 50 to 99 nodes. It is the table
 ``demo`` of the lab: ``gnpool reproduce demo``. Results go to stdout, progress to stderr.
 """
@@ -83,7 +83,7 @@ def describe(recipe: Recipe, preset: Preset, store: Store) -> list[str]:
 
 
 def summarize(table: dict[str, Any], task: str) -> str:
-    """How GNP does beside the best of the others on the larger graphs."""
+    """Compare GNP with the best of the others on the larger graphs."""
     errors = {c["row"]: c["ours"]["mean"] for c in table["cells"] if c["column"] == task}
     known = {row: math.inf if error is None else error for row, error in errors.items()}
     best = min((row for row in known if not row.startswith("GNP")), key=known.__getitem__)
@@ -93,13 +93,13 @@ def summarize(table: dict[str, Any], task: str) -> str:
 
 
 def crystallised_to(table: dict[str, Any], recipe: Recipe, preset: Preset, store: Store) -> str:
-    """Which exact poolings took the place of the learned ones, and the error then."""
+    """The exact poolings that replaced the learned ones, and their error."""
     record = store.get(crystallised(recipe).key(preset, "all"))
     assert record is not None
     found = list(dict.fromkeys(crystal["text"] for crystal in record.scores["crystals"]))
     (error,) = [c["ours"]["mean"] for c in table["cells"] if c["column"] == recipe.task and c["row"] == "GNP*"]
     shown = "no finite error" if error is None else f"{error:.3f} %"
-    return f"  crystallised (GNP*): {'; '.join(found)}: {shown}"
+    return f"  crystallized (GNP*): {'; '.join(found)}: {shown}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -118,7 +118,7 @@ def trained(name: str, seed: int, data: dict[str, Batches], folder: Path) -> tor
 
 
 def study(name: str, seed: int, method: str, folder: Path, **options: Any) -> dict[str, Any]:
-    """One case: what it was crystallised to, and the errors on large graphs, in percent."""
+    """One case: what it was crystallized to, and the errors on large graphs, in percent."""
     data = drawn(name, seed)
     model = trained(name, seed, data, folder)
     began = time.monotonic()

@@ -298,7 +298,7 @@ def crystals_counts(runs: list[dict[str, Any]]) -> str:
 
 
 def crystal_blocks() -> dict[str, str]:
-    """Every generated part of the page on crystallising, by name."""
+    """Every generated part of the page on crystallizing, by name."""
     runs = read_runs(RESULTS / "crystals.json")
     return {"crystals": crystals_table(runs), "crystal counts": crystals_counts(runs)}
 

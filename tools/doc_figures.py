@@ -110,7 +110,7 @@ def p_and_q(path: Path) -> None:
 
 
 def plane(path: Path) -> None:
-    """The ways that the layers of fig_pq took through the plane, seed by seed, in the branch that does the work."""
+    """The paths of the layers of fig_pq through the plane, for each seed, in the branch that is used."""
     store = Store(ROOT / "results" / "paper", create=False)
     table = find_table("fig_pq").results(Scope("paper"), store)
     figure, axis = plt.subplots(figsize=(6.4, 4.4), constrained_layout=True)
@@ -130,7 +130,7 @@ def plane(path: Path) -> None:
 
 
 def ways_of(curves: dict[str, list[list[float]]], branch: str) -> list[tuple[list[float], list[float]]]:
-    """For each seed where a branch was after each epoch: the places of p on its axis, and the growth."""
+    """The path of a branch for each seed: after each epoch the position of p on its axis, and the growth."""
     seeds = range(len(curves["p_pos"][0]))
     ways = [points({name: [row[seed] for row in curve] for name, curve in curves.items()}, branch) for seed in seeds]
     return [([across(p) for p, _ in way], [height for _, height in way]) for way in ways]

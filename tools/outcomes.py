@@ -1,4 +1,4 @@
-"""What the searches of tools/ found: one file, results/reliability.json, which docs/reliability.md is written from."""
+"""Outcomes of the searches of tools/ in one file, results/reliability.json, the source of docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ FILE = Path(__file__).parents[1] / "results" / "reliability.json"
 
 
 def kept(part: str) -> dict[str, Any]:
-    """What a search has written; empty if it has not."""
+    """The outcome that a search has written; empty if there is none."""
     found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     return found.get(part, {})
 
 
 def keep(part: str, outcome: dict[str, Any]) -> None:
-    """Replace what one search has written, and leave the others."""
+    """Replace the outcome of one search, and keep the others."""
     from gnpool.store.files import write
 
     found = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}

@@ -1,10 +1,10 @@
-"""Move new units of results/paper into a pack, less the weights that nothing in the repository reads.
+"""Moves new units of results/paper into a pack, without weights that nothing in the repository reads.
 
 python -m tools.pack_results          # after a run has added units
 
-Of trainings stay all curves, validation's among them, on which selections rest. Weights stay of the networks that
-commands of the documentation read: GNP on the data of each task as the paper has it, chosen by the validation loss, and
-what they were crystallised to. The weights of other networks are in the history of results/paper/units.
+All curves of trainings stay, including those of validation, which selections need. Weights stay for the networks that
+commands of the documentation read: GNP on the paper's data of each task, chosen by the validation loss, and the
+crystallized networks. The weights of other networks are in the history of results/paper/units.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 from gnpool.store import Store
 
 STORE = Path(__file__).resolve().parents[1] / "results" / "paper"
-WEIGHTS = ("loss/", "metric/")  # of what either criterion chose
-READ = ("gnp", "gnp, gin", "basic, gnp")  # models, without the star of crystallised ones
+WEIGHTS = ("loss/", "metric/")  # the weights that either criterion chose
+READ = ("gnp", "gnp, gin", "basic, gnp")  # models, without the star of crystallized ones
 
 
 def drop(key: dict[str, Any], tensor: str) -> bool:
@@ -29,7 +29,7 @@ def drop(key: dict[str, Any], tensor: str) -> bool:
 
 
 def main() -> None:
-    """Pack, and say what was left out."""
+    """Pack, and print what was left out."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--store", type=Path, default=STORE)
     print(Store(parser.parse_args().store, create=False).pack(drop=drop) or "nothing to pack")

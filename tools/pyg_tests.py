@@ -1,11 +1,11 @@
-"""Run PyTorch Geometric's own tests with every sum and mean computed by GNP, and list what fails by it.
+"""Runs PyTorch Geometric's tests with every sum and mean computed by GNP, and lists the tests that then fail.
 
     python -m tools.pyg_tests PATH               # a checkout of PyG, of about the installed version
     python -m tools.pyg_tests PATH --only nn/aggr nn/conv/test_sage_conv.py
 
 GNP pools absolute values, so ``sum`` and ``mean`` of signed rows are the pooling of the positive parts minus that of
-the negative ones. This is exact, so that PyG's tests of values hold, too. Each test runs as it is and with GNP; a test
-that fails with GNP alone is printed with the last line of its error. PyG's tests are read from the checkout and are no
+the negative ones. This is exact, so that PyG's tests of values hold, too. Each test runs without and with GNP; a test
+that fails only with GNP is printed with the last line of its error. PyG's tests are read from the checkout and are not
 part of gnpool.
 """
 
@@ -81,7 +81,7 @@ if os.environ.get(SWAP):
 
 
 def outcomes(checkout: Path, only: list[str], swapped: bool) -> dict[str, str]:
-    """By test: an empty text if it passed, else the last line of its error; tests that were skipped are left out."""
+    """By test: an empty text if it passed, or the last line of its error; skipped tests are left out."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""Crystallising: the exact pooling where validation says so, the learned one where it does not."""
+"""Crystallizing: the exact pooling where validation says so, the learned one where it does not."""
 
 from __future__ import annotations
 

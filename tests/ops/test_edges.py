@@ -186,7 +186,7 @@ ERRORS = {
     "one-dimensional x": (lambda: norm_pool(torch.ones(4), IDX, p=1), ValueError,
         "norm_pool: 'x' must have shape (N, ..., D), got (4,); for a single channel use x[:, None]"),
     "index and ptr": (lambda: norm_pool(X, IDX, ptr=torch.tensor([0, 4]), p=1), ValueError,
-        "norm_pool: .* 'index' or 'ptr'"),
+        "norm_pool: pass either 'index' or 'ptr', not both"),
     "short index": (lambda: norm_pool(X, IDX[:3], p=1), ValueError,
         "norm_pool: 'index' must have one value for each of the 4 rows of 'x', got 3"),
     "float index": (lambda: norm_pool(X, IDX.float(), p=1), TypeError,
@@ -257,7 +257,7 @@ ERRORS = {
 @pytest.mark.parametrize("row", ERRORS)
 def test_error(row):
     call, kind, text = ERRORS[row]
-    with pytest.raises(kind, match=f"^{re.escape(text)}$"):
+    with pytest.raises(kind, match=f"^{re.escape(text)}"):
         call()
 
 

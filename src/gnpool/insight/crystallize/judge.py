@@ -80,7 +80,7 @@ class Judge:
             return choice, f"it is the simplest trial that is exact up to rounding, with loss {choice.loss:.3g}"
         if len(good) == 1:
             return choice, f"it beats the others, {choice.loss:.3g}"
-        return choice, f"the simplest of {len(good)} that no other beats, {choice.loss:.3g}; lowest {lowest:.3g}"
+        return choice, f"it is the simplest of {len(good)} that no other beats, {choice.loss:.3g}; lowest {lowest:.3g}"
 
     def _lower(self, one: Tensor, other: Tensor) -> bool:
         if not bool(one.isfinite().all()):

@@ -52,7 +52,7 @@ GPU_STEP = {
 }
 GPU_OVERLAP = 2  # how much faster trainings side by side are there, before the times of stored ones tell
 VALIDATION = 1.1  # beside the steps
-CRYSTAL_SECONDS = {"smoke": 1.0}  # to crystallise one model; 30 elsewhere
+CRYSTAL_SECONDS = {"smoke": 1.0}  # to crystallize one model; 30 elsewhere
 # And milliseconds of a graph in the long refits of node models: on a core bfs took 844 s and shortest 1,800. That of
 # a GPU is a guess.
 CRYSTAL_GRAPH = {"cpu": 5.1, "cuda": 0.1}
@@ -153,7 +153,7 @@ def cost_of(
         return _name(recipe.key(preset, search))
 
     def counts(recipe: Recipe, tested: bool) -> bool:
-        """Whether a training, a crystallisation, or a test is part of the work."""
+        """Whether a training, a crystallization, or a test is part of the work."""
         return (scope.test or not tested) and (scope.train or key_of(recipe.base) in trained)
 
     recipes = [one for one in recipes if counts(one, one.crystallised)]

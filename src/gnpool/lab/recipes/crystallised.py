@@ -49,7 +49,7 @@ def crystallise(
     progress: Callable[[float], None],
     check: Callable[[], None],
 ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
-    """Crystallise the models that the validation loss chose, seed by seed: scores, tensors and meta data for the store.
+    """Crystallize the models that the validation loss chose, seed by seed: scores, tensors and meta data for the store.
 
     It sees the training and validation data of the recipe. Node tasks run on ``device``, all others on the CPU: their
     refits are so short that a GPU would spend its time starting. Refits keep their states in ``checkpoint`` and go on

@@ -67,7 +67,7 @@ class StoredModels:
         return float(self.record.scores["chosen"][criterion]["validation"])
 
     def learned(self, store: Store, preset: Preset) -> StoredModels:
-        """What crystallised models were made from; of learned ones, these themselves."""
+        """What crystallized models were made from; of learned ones, these themselves."""
         key = self.recipe.base.key(preset, self.search)
         record = store.get(key)
         if record is None:
@@ -93,7 +93,7 @@ def trained(recipe: Recipe, store: Store, preset: Preset, searches: Sequence[str
 
 
 def as_stored(recipe: Recipe, store: Store | None, preset: Preset, search: str) -> Recipe:
-    """The recipe by the newest way of crystallising of which the store has the models; where it has none, as it is."""
+    """The recipe by the newest way of crystallizing of which the store has the models; where it has none, as it is."""
     if store is not None and recipe.crystallised:
         ways = [replace(recipe, method=method) for method in METHODS]
         return next((one for one in ways if one.key(preset, search) in store), recipe)

@@ -32,7 +32,7 @@ class RecipeJob(Job):
     """A training and its exams.
 
     Args:
-        recipe (Recipe): What to train, or to crystallise.
+        recipe (Recipe): What to train, or to crystallize.
         exams (tuple): What to test the chosen models on.
         preset (Preset): How much of it to do.
         search (str): How to search the settings, see :func:`~gnpool.lab.recipes.training.train`.
@@ -127,7 +127,7 @@ def training_unit(
     search: str,
     threads: int,
 ) -> Any:
-    """Scores, tensors and meta data of a training, or of the ``learned`` models crystallised."""
+    """Scores, tensors and meta data of a training, or of the ``learned`` models crystallized."""
     if device.type == "cpu":
         torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
     assert caller.checkpoint is not None

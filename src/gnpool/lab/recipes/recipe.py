@@ -23,8 +23,8 @@ from gnpool.training import Batch, Batches
 BATCH_SIZE = 16
 EVALUATION_BATCH = 125  # of validation and test: affects the time only
 EVALUATION_PAIRS = 1_250_000  # pairs of nodes in a test batch, for models that hold dense matrices of large graphs
-STAR = "*"  # behind the name of a crystallised model
-# The ways of crystallising, newest first: a new one does not take the results of an old one for its own. The record was
+STAR = "*"  # behind the name of a crystallized model
+# The ways of crystallizing, newest first: a new one does not take the results of an old one for its own. The record was
 # made with the first and the second, which differ in stacks of layers alone (docs/protocol.md); what is stored stands.
 METHODS = (3, 2, 1)
 
@@ -53,7 +53,7 @@ class Recipe:
         batch_size (int, optional): Graphs or sets of a batch.
         crystallised (bool, optional): Whether this stands for the chosen models with their poolings made exact; see
             :func:`~gnpool.lab.recipes.crystallised.crystallised`.
-        method (int, optional): The way of crystallising. (default: the newest)
+        method (int, optional): The way of crystallizing. (default: the newest)
     """
 
     task: str
@@ -69,7 +69,7 @@ class Recipe:
 
     @property
     def base(self) -> Recipe:
-        """What has to be trained: of crystallised models the learned ones."""
+        """What has to be trained: of crystallized models the learned ones."""
         if not self.crystallised:
             return self
         return replace(self, model=self.model.removesuffix(STAR), crystallised=False, method=METHODS[0])

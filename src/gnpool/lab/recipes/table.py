@@ -140,5 +140,5 @@ def published_table(name: str, cells: Iterator[Cell]) -> Table:
 
 
 def _stored(recipe: Recipe, store: Store | None, preset: Preset, search: str) -> list[Recipe]:
-    """The candidates of a recipe, crystallised as the store has them."""
+    """The candidates of a recipe, crystallized as the store has them."""
     return [as_stored(one, store, preset, search) for one in candidates(recipe, preset)]
