@@ -205,9 +205,7 @@ def test_errors(name: str, options: dict[str, Any], message: str, monkeypatch: p
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(
-        ValueError, match=r"there is no task 'mindegree'; there are maxdegree, harmonic, .*, sigma2_map"
-    ):
+    with pytest.raises(ValueError, match=r"there is no task 'mindegree'; .* maxdegree, harmonic, .*, sigma2_map"):
         get_task("mindegree")
     with pytest.raises(ValueError, match="'level' must be graph, node or set, got 'edge'"):
         task_names("edge")
