@@ -423,7 +423,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "drive": (lambda p: packed(p, {"C:/T_A.txt": ""}), "x.zip", r"it has a file 'C:/T_A.txt', which leads out"),
     "twice": (lambda p: packed(p, {"a/T_A.txt": "", "b/T_A.txt": ""}), "x.zip", r"it has two files 'T_A.txt'"),
     "absurd size": (claims_much, "x.zip", r"it unpacks to 4.0 GB or more, which is absurd for \d+ bytes"),
-    "did not return a list": (
+    "no list": (
         lambda p: torch.save(torch.ones(()), p),
         "x.pt",
         r"x.pt: expected a list of Data, got a single Tensor",
