@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--csv", type=Path, default=RESULTS, help="where to append the rows (default: %(default)s)")
     parser.add_argument("--no-tests", action="store_true", help="do not run the operator's tests first")
     parser.add_argument("--busy", action="store_true", help="measure on a busy machine too; nothing is stored then")
-    parser.add_argument("--most", type=float, metavar="SECONDS", help="begin no further case after so many seconds")
+    parser.add_argument("--most", type=float, metavar="SECONDS", help="begin no further case after this many seconds")
     arguments = parser.parse_args()
     names = arguments.cases or [*CASES, *EXTRA]
     unknown = [name for name in names if name not in CASES and name not in EXTRA]
@@ -88,7 +88,7 @@ def run(case: Case) -> list[dict[str, object]]:
 
 
 def figure(promise: Promise, timings: dict[str, Timing]) -> tuple[str, float]:
-    """What a promise is about, in words and as a number."""
+    """The measured ratio of a promise, in words and as a number."""
     time = timings[promise.numerator].median
     if promise.denominator is None:
         return f"{promise.numerator}, ms", time
@@ -109,7 +109,7 @@ def report_first_call() -> None:
 
 
 def report_memory() -> None:
-    """Print the peak memory of a step for two numbers of edges: what E times D would add must not show."""
+    """Print the peak memory of a step for two numbers of edges. It must not grow with E times D."""
     print("\nmemory: peak beside the input of norm_pool_neighbors, forward and backward, 20,000 nodes, 64 channels")
     peaks = {edges: peak_bytes(20_000, edges, 64) / 2**20 for edges in (250_000, 1_000_000)}
     for edges, peak in peaks.items():

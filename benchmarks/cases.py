@@ -1,4 +1,4 @@
-"""What is timed: each case is an input, its contenders, and the ratios we promise."""
+"""The cases: each has an input, its contenders, and the ratios that we promise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Call = Callable[[], object]
 class Promise:
     """``numerator / (times * denominator) <= bound``, in time; without a denominator, in milliseconds.
 
-    A moonshot is what we would like to say one day.
+    A moonshot is a bound that we hope to reach one day.
     """
 
     numerator: str
@@ -34,7 +34,7 @@ class Promise:
 class Case:
     """One input: ``make()`` builds it and returns the contenders, calls without arguments.
 
-    A sample takes at least ``seconds``, if given: where one call follows another in real life, several are timed.
+    A sample takes at least ``seconds``, if given, so that several calls in a row are timed, as in real use.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Step:
 
 
 def composed(x: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor) -> Tensor:
-    """The operator put together from torch's own, without edge rules: what one writes without kernels (p > 0)."""
+    """The operator composed of torch's operations, without rules for edge cases, as one would write it (p > 0)."""
     scaled = p * (x.abs() + 1e-6).log()
     top = scatter(scaled.detach(), index, dim_size=size, reduce="max")
     total = scatter((scaled - top[index]).exp(), index, dim_size=size)

@@ -1,4 +1,4 @@
-"""Learned poolings beside each other: trained on sets of 5 to 14 numbers, tested on sets of 50 to 149.
+"""Compares learned poolings, which are trained on sets of 5 to 14 numbers and tested on sets of 50 to 149.
 
 ``python -m benchmarks.comparison`` trains everything (some minutes on one core), writes ``comparison.csv`` and prints
 the table of ``docs/comparison.md``; ``--table`` prints it from the file.
@@ -8,7 +8,7 @@ trainer, the rates (two), the seeds (three) and the rule of choice (validation l
 same for all. Errors are the sum of absolute errors over the sum of targets, in percent.
 
 GenAgg (https://arxiv.org/abs/2306.13826) and LAF (https://arxiv.org/abs/2012.08482) are composed here of torch's own
-operations, after the formulas of their papers; they are not their authors' programs.
+operations, by the formulas of their papers; they are not the authors' programs.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class LAF(torch.nn.Module):
 
 
 def poolings(degrees: Tensor) -> dict[str, Callable[[], tuple[torch.nn.Module, int]]]:
-    """Of each contender: a function that makes it, and its number of pooled channels."""
+    """For each contender, a function that makes it and its number of pooled channels."""
     four = ["sum", "mean", "max", "min"]
     pna, scalers = ["mean", "min", "max", "std"], ["identity", "amplification", "attenuation"]
     return {
@@ -188,7 +188,7 @@ def study(target: str, epochs: int = EPOCHS, count: int = TRAIN) -> list[dict[st
 
 
 def number(value: float) -> str:
-    """One digit behind the point, if anyone would read it."""
+    """A number with one decimal, if it is small."""
     return ">999" if value >= 999.5 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 

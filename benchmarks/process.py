@@ -1,4 +1,4 @@
-"""What only a fresh process can tell: the price of the first call, and the peak of memory."""
+"""Measurements that need a fresh process: the time of the first call, and the peak memory."""
 
 from __future__ import annotations
 

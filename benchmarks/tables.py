@@ -1,4 +1,4 @@
-"""How fast CSV tables are read, and that the time grows with their bytes: ``python -m benchmarks.tables``.
+"""Measures how fast CSV tables are read, and whether the time is linear: ``python -m benchmarks.tables``.
 
 Each shape is read at one and at two times its size, in seconds of this process. Linear reading takes twice as long;
 plain text is promised at 50 MB/s on one core.

@@ -1,4 +1,4 @@
-"""Time contenders in turn, and find out whether the machine is idle enough to do so."""
+"""Times contenders in turn, and checks whether the machine is idle enough."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def time_in_turn(
     synchronize: Callable[[], object] = lambda: None,
     seconds: float | None = None,
 ) -> dict[str, Timing]:
-    """Time every contender once a round, so that a drift of the machine meets all of them alike."""
+    """Time every contender once in each round, so that a drift of the machine affects all of them alike."""
     least = LEAST_SECONDS if seconds is None else seconds
     repeats = {}
     for name, call in contenders.items():

@@ -3,10 +3,10 @@
     torchrun --nproc-per-node 2 examples/ddp.py                  # gloo on CPUs, NCCL where there are GPUs
     torchrun --nnodes 2 --nproc-per-node 8 --rdzv-endpoint HOST:29500 examples/ddp.py
 
-Every rank takes its own graphs of each global batch. p and q are parameters like any other: DDP averages their
-gradients. Ranks may hold different numbers of graphs; the loss is divided by the global count, so that together they
-end where one process with the joined batch does. Sampling needs nothing compiled: a rank picks graphs or, of one large
-graph, target nodes with their neighbourhoods (torch_geometric.utils.k_hop_subgraph).
+Every rank takes its share of the graphs of each global batch. p and q are ordinary parameters, whose gradients DDP
+averages. Ranks may hold different numbers of graphs; the loss is divided by the global count, so that the result is
+that of one process with the whole batch. Sampling needs nothing compiled: a rank picks graphs or, from one large graph,
+target nodes with their neighbourhoods (torch_geometric.utils.k_hop_subgraph).
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def share(items: list[int], rank: int, world: int) -> list[int]:
 
 
 def train(steps: int, batch_size: int, rank: int, world: int, device: torch.device, dtype: torch.dtype) -> Net:
-    """Train for some steps; with ``world`` > 1 the process group must be there."""
-    torch.manual_seed(0)  # the same start everywhere
+    """Train for some steps; with ``world`` > 1 the process group must exist."""
+    torch.manual_seed(0)  # the same initial weights on all ranks
     graphs = get_task("maxdegree").dataset("train", count=256)
     net = Net().to(device, dtype)
     model = DistributedDataParallel(net) if world > 1 else net
     optimizer = torch.optim.RMSprop(param_groups(model, 1e-3, lr_p=1e-2))
-    order = torch.Generator().manual_seed(1)  # the same batches everywhere, each rank takes its share
+    order = torch.Generator().manual_seed(1)  # the same batches on all ranks, each of which takes its share
     for step in range(steps):
         chosen = torch.randperm(len(graphs), generator=order)[:batch_size].tolist()
         batch = Batch.from_data_list([graphs[k] for k in share(chosen, rank, world)]).to(device)

@@ -1,4 +1,4 @@
-"""Learn a pooling on small graphs, test it on graphs three times larger: what gnpool is for, in about two minutes.
+"""Learn a pooling on small graphs and test it on graphs three times larger, in about two minutes.
 
 Three tasks of the paper: from the graph alone, without node features, predict 1 / number of nodes (invsize), 1 / sum of
 1/degree (harmonic) and the largest degree (maxdegree). A one-layer GIN is trained on random graphs of 20 to 29 nodes,
@@ -83,7 +83,7 @@ def describe(recipe: Recipe, preset: Preset, store: Store) -> list[str]:
 
 
 def summarize(table: dict[str, Any], task: str) -> str:
-    """How GNP does beside the best of the others on the larger graphs."""
+    """Compare GNP with the best of the others on the larger graphs."""
     errors = {c["row"]: c["ours"]["mean"] for c in table["cells"] if c["column"] == task}
     known = {row: math.inf if error is None else error for row, error in errors.items()}
     best = min((row for row in known if not row.startswith("GNP")), key=known.__getitem__)
@@ -93,7 +93,7 @@ def summarize(table: dict[str, Any], task: str) -> str:
 
 
 def crystallized_to(table: dict[str, Any], recipe: Recipe, preset: Preset, store: Store) -> str:
-    """Which exact poolings took the place of the learned ones, and the error then."""
+    """The exact poolings that replaced the learned ones, and their error."""
     record = store.get(crystallized(recipe).key(preset, "all"))
     assert record is not None
     found = list(dict.fromkeys(crystal["text"] for crystal in record.scores["crystals"]))

@@ -1,4 +1,4 @@
-"""Make data in the form of your own: random graphs in three CSV files, with their number of edges as the target.
+"""Make example data: random graphs in three CSV files, with their number of edges as the target.
 
 python examples/own_data.py edges            # 200 graphs of 5 to 40 nodes; the largest fifth is kept for the test
 gnpool fit edges --out edges-fit             # finds the sum of the sum, from the data alone

@@ -1,4 +1,4 @@
-"""A task, a pooling and a table of one's own, for the command line: ``gnpool --load own_table reproduce edges``.
+"""Your own task, pooling and table for the command line: ``gnpool --load own_table reproduce edges``.
 
 Can a network that was trained on random graphs of 20 to 29 nodes tell the number of edges per node of larger ones? Run
 it in this folder, or with this folder on PYTHONPATH.

@@ -134,7 +134,7 @@ def check_code(path: Path, seed: int = 0) -> list[str]:
 
 
 def files(patterns: tuple[str, ...]) -> list[Path]:
-    """Return the files the patterns name; a plain name is listed even where the file is missing."""
+    """Return the files that the patterns name; a plain name is listed even if the file is missing."""
     return [path for name in patterns for path in (sorted(ROOT.glob(name)) if "*" in name else [ROOT / name])]
 
 

@@ -1,4 +1,4 @@
-"""Docstrings as the site's Markdown: they are written for Sphinx, like those of PyTorch Geometric.
+"""Converts docstrings, which are written for Sphinx like those of PyTorch Geometric, to the site's Markdown.
 
 Formulas, notes, tables, references and links are converted before mkdocstrings reads the sections.
 """
@@ -14,7 +14,7 @@ import griffe
 ROLE = re.compile(r":(?:func|class|meth|mod|obj|attr):`~?([^`]+)`")
 ADDRESS = re.compile(r"`\s*\"?([^`<\"]+?)\"?\s*<([^>`]+)>`__?")
 DIRECTIVE = re.compile(r"^( *)\.\. (math|note|warning):: *(.*)$")
-DEFAULT = re.compile(r"\s*\(default:\s*``[^`]*``\)")  # the site shows it already, from the signature
+DEFAULT = re.compile(r"\s*\(default:\s*``[^`]*``\)")  # the site shows it from the signature
 RULE = re.compile(r"^ *=+(?: +=+)+$")
 
 
@@ -27,7 +27,7 @@ class Docstrings(griffe.Extension):
 
 
 def markdown(text: str) -> str:
-    """A docstring of Sphinx's kind in Markdown."""
+    """A Sphinx docstring in Markdown."""
     text = DEFAULT.sub("", text)
     text = re.sub(r":math:`([^`]+)`", lambda match: f"${match[1]}$", text)
     text = ROLE.sub(lambda match: f"`{match[1].removeprefix('gnpool.')}`", text)

@@ -1,4 +1,4 @@
-"""Functions in processes of their own, forked from one that has imported what takes long."""
+"""Runs functions in separate processes, forked from a process that has already imported everything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 
 @dataclass
 class Child:
-    """A function at work in a process of its own."""
+    """A function that runs in a separate process."""
 
     name: str
     pid: int
@@ -29,7 +29,7 @@ class Child:
 
     @classmethod
     def start(cls, name: str, work: Callable[[], Any], out: Path) -> Child:
-        """Begin; what the function returns goes to ``out`` as JSON, and what it prints to a log beside it."""
+        """Start it. Its result goes to ``out`` as JSON, and its output to a log beside it."""
         out.unlink(missing_ok=True)
         pid = os.fork()
         if pid == 0:
@@ -49,34 +49,34 @@ class Child:
 
     @property
     def log(self) -> Path:
-        """What it has printed."""
+        """The file of its output."""
         return self.out.with_suffix(".log")
 
     def kill(self, *, everything: bool = True) -> None:
-        """End it at once, with all processes that it has started, or without them."""
+        """Kill it, with or without the processes that it has started."""
         with contextlib.suppress(ProcessLookupError):
             (os.killpg if everything else os.kill)(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         self.ended = True
 
     def done(self, patience: float) -> bool:
-        """Whether it has ended; after ``patience`` seconds it is ended."""
+        """Whether it has ended; after ``patience`` seconds it is killed."""
         if not self.ended and time.monotonic() - self.begin > patience:
             self.kill()
         self.ended = self.ended or os.waitpid(self.pid, os.WNOHANG)[0] != 0
         return self.ended
 
     def answer(self) -> Any:
-        """What the function returned; None if it did not."""
+        """The result of the function; None if it did not return."""
         return json.loads(self.out.read_text(encoding="utf-8")) if self.out.exists() else None
 
 
 def side_by_side(
     todo: list[tuple[str, Callable[[Path], Any]]], folder: Path, jobs: int, patience: float
 ) -> Iterator[tuple[str, Any, float]]:
-    """What functions return, each in a process of its own: its name, the answer or None, and its seconds.
+    """Run functions in separate processes. Yields the name, the result or None, and the seconds of each.
 
-    A function is called with the path of a folder in ``folder`` that no other uses at the same time.
+    A function is called with a folder inside ``folder`` that no other function uses at the same time.
     """
     waiting, slots, running = iter(todo), list(range(jobs)), dict[int, Child]()
     try:

@@ -3,15 +3,18 @@
     python -m tools.fuzz                     # 20,000 examples; the seed is printed
     python -m tools.fuzz --examples 300 --seed 7
     python -m tools.fuzz --only readers
-    python -m tools.fuzz --seed 1 --keep     # and write what was tried to results/reliability.json
+    python -m tools.fuzz --seed 1 --keep     # and write the counts to results/reliability.json
 
-Operator: values and gradients of the fast backend against the reference in float64. Readers: text with characters
-changed, added or removed is read or refused with one line, and what is read is consistent. Models: a model.json or
-fit.json with values changed, removed or nested deeply, and weights whose header lies, with checksums that are right,
-are refused with an error of ours, or predict and export. Store: what is put comes
-back, and after a byte is changed or a file is cut the unit is missing and can be put again. A test runs a few examples
-of each (tests/test_fuzz.py). Files: records, headers of tensors, lists of packs and checkpoints that were changed and
-whose checksums were made to fit again are read to something sound, or set aside.
+- Operator: values and gradients of the fast backend must agree with the reference in float64.
+- Readers: text with characters changed, added or removed must be read consistently, or refused with a single line.
+- Models: a model.json or fit.json with values changed, removed or deeply nested, and weights with false headers but
+  correct checksums, must be refused with an error of this package, or must predict and export.
+- Store: a stored unit must come back. After a byte is changed or a file is cut, the unit must be missing, and it must
+  be possible to store it again.
+- Files: changed records, headers of tensors, lists of packs and checkpoints with corrected checksums must be read to
+  something valid, or moved away.
+
+A test runs a few examples of each (tests/test_fuzz.py).
 """
 
 from __future__ import annotations
@@ -96,7 +99,7 @@ def pooled(draw: Any) -> tuple[torch.Tensor, torch.Tensor, int, float, float]:
 
 
 def check_operator(case: tuple[torch.Tensor, torch.Tensor, int, float, float]) -> None:
-    """The fast way gives the value and the gradient of the definition."""
+    """The fast backend must give the value and the gradient of the definition."""
     x, index, size, p, q = case
     if len(x) % 2:  # half of them sorted
         index = index.sort().values
@@ -135,7 +138,7 @@ def edited(text: str, edits: list[tuple[int, str, str]]) -> bytes:
 
 
 def check_readers(format_: str, edits: list[tuple[int, str, str]], where: int) -> None:
-    """What was changed is read to something consistent, or refused with one line."""
+    """Changed text must be read consistently, or refused with a single line."""
     if format_ == "list":
         refused(lambda: parse_edge_list(edited(LIST, edits)))
         return
@@ -159,7 +162,7 @@ def check_readers(format_: str, edits: list[tuple[int, str, str]], where: int) -
 
 
 def refused(read: Callable[[], Any]) -> Any:
-    """What is read, or None if it is refused properly."""
+    """The result of reading, or None if the input is refused properly."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -219,14 +222,14 @@ def changed(found: Any, changes: list[tuple[int, str, Any]]) -> Any:
 
 
 def trimmed(found: Any) -> Any:
-    """JSON with the first of each long list alone."""
+    """JSON with only the first items of long lists."""
     if isinstance(found, dict):
         return {key: trimmed(value) for key, value in found.items()}
     return [trimmed(value) for value in found[:2]] if isinstance(found, list) else found
 
 
 def nodes(found: Any) -> Iterator[tuple[Any, Any]]:
-    """Every place of a JSON value, as what holds it and its key."""
+    """Every place of a JSON value, as a pair of its container and its key."""
     keys = list(found) if isinstance(found, dict) else range(len(found)) if isinstance(found, list) else []
     for key in keys:
         yield found, key
@@ -234,7 +237,7 @@ def nodes(found: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def ours(error: Exception) -> bool:
-    """Whether an error was raised by this package, and not below it."""
+    """Whether an error was raised by this package and not by a library."""
     frames = traceback.extract_tb(error.__traceback__)
     return "gnpool" in Path(frames[-1].filename).parts
 
@@ -270,7 +273,7 @@ def saved_models() -> list[dict[str, bytes]]:
 
 
 def check_models(file: str, which: int, changes: list[tuple[int, str, Any]], edits: list[tuple[int, str, str]]) -> None:
-    """A file that was changed, with the checksums of its new content, is refused by an error of ours or can be used."""
+    """A changed file with correct checksums must be refused by an error of this package, or be usable."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         place = Path(folder)
@@ -365,7 +368,7 @@ JSON = st.recursive(
 
 
 def check_store(label: str, scores: Any, tensor: list[float], damage: tuple[str, int, int] | None) -> None:
-    """What is put comes back, or is missing after damage, and can be put again."""
+    """A stored unit must come back, or be missing after damage and be storable again."""
     with tempfile.TemporaryDirectory() as folder:
         found: list[Any] = []
         store = Store(Path(folder, "store"), on_damage=found.append)
@@ -420,12 +423,12 @@ def forged(data: bytes, changes: list[tuple[int, int, str]]) -> bytes:
 
 
 def sealed(body: bytes) -> bytes:
-    """A record of this content, whose checksum fits."""
+    """A record of this content with a correct checksum."""
     return f'{{"sha256": "{hashlib.sha256(body).hexdigest()}",\n'.encode() + body
 
 
 def check_files(kind: str, changes: list[tuple[int, int, str]]) -> None:
-    """A file with another content and checksums that fit is read to something sound, or does not count."""
+    """A file with other content and correct checksums must be read to something valid, or be ignored."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if kind == "checkpoint":
@@ -478,7 +481,7 @@ def forge(store: Store, kind: str, changes: list[tuple[int, int, str]]) -> None:
 
 
 def check_checkpoint(path: Path, changes: list[tuple[int, int, str]]) -> None:
-    """The same of a checkpoint."""
+    """A changed checkpoint must be read to something valid, or be refused."""
     given = {"a": torch.arange(3.0), "b": torch.zeros(2, 2)}
     write_checkpoint(path, given, "study")
     content = path.read_bytes()

@@ -1,17 +1,17 @@
-"""Kill short runs at random moments, start them again, and compare what they end with to the undisturbed run.
+"""Kills short runs at random moments, starts them again, and compares their results with undisturbed runs.
 
-    python -m tools.kills                        # 1,000 kills; goes on where it was
+    python -m tools.kills                        # 1,000 kills; resumes where it stopped
     python -m tools.kills --most 50 --only fit   # 50 more of one kind
-    python -m tools.kills --jobs 16              # so many series at once
+    python -m tools.kills --jobs 16              # 16 series at once
 
-A series is one folder: a run is killed by SIGKILL at a random moment of the time that an undisturbed one takes, and is
-started again, up to five times; then it may end. A run that ends before its moment is begun anew in an empty folder.
-Scores, weights and files must be those of the undisturbed run, to the bit. Moments are drawn by the number of the
-series. Every other series writes a checkpoint after each step, and not every 30 seconds, so that it is killed while it
-writes, and goes on in the middle of an epoch. Outcomes go to results/reliability.json.
+A series uses one folder. A run is killed by SIGKILL at a random moment within the time of an undisturbed run, and is
+started again, up to five times; then it may finish. A run that finishes before its moment starts again in an empty
+folder. Scores, weights and files must equal those of the undisturbed run bit by bit. The number of the series decides
+on the moments. Every other series writes a checkpoint after each step instead of every 30 seconds, so that it is
+killed while it writes, and resumes in the middle of an epoch. Outcomes go to results/reliability.json.
 
-Runs are forked from a process that has imported everything; those of ``processes`` and ``ray`` (`--only ray`, which
-needs Ray) are programs of their own, with workers that are killed with them in half of the series.
+Runs are forked from a process that has imported everything. Only the runs of ``processes`` and ``ray`` (`--only ray`,
+which needs Ray) are separate programs; in half of their series the workers are killed, too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACE = ROOT / "build" / "kills"
 TABLE = "ablation_b"  # two trainings, six exams
 SEED = 20
-KILLS = 5  # of a series
+KILLS = 5  # in a series
 PATIENCE = 900.0  # seconds for one run
 
 
@@ -150,7 +150,7 @@ KINDS: dict[str, tuple[Callable[[Path], str], int]] = {  # kind -> the run, and 
 
 
 def start(kind: str, folder: Path, number: int) -> Child:
-    """Begin a run in a process of its own."""
+    """Start a run in a separate process."""
 
     def work() -> str:
         torch.set_num_threads(1)
@@ -163,7 +163,7 @@ def start(kind: str, folder: Path, number: int) -> Child:
 
 
 def ended(child: Child) -> str:
-    """What a run that nobody disturbs ends with."""
+    """The result of an undisturbed run."""
     while not child.done(PATIENCE):
         time.sleep(0.01)
     found = child.answer()
@@ -173,7 +173,7 @@ def ended(child: Child) -> str:
 
 
 def series(kind: str, number: int, wanted: str, seconds: float, folder: Path) -> dict[str, Any]:
-    """Kills in one folder, and whether it ends as it should; ``seconds`` is the time of an undisturbed run."""
+    """The kills in one folder, and whether the result is right; ``seconds`` is the time of an undisturbed run."""
     rng = random.Random(f"{SEED} {kind} {number}")  # noqa: S311 -- moments, no secrets
     kills, ends = 0, []
     while kills < KILLS and len(ends) < KILLS:
@@ -229,7 +229,7 @@ def main() -> int:
 
 
 def undisturbed(kind: str) -> str:
-    """What nobody disturbs ends with."""
+    """The result without any kill."""
     folder = PLACE / f"undisturbed-{kind}"
     shutil.rmtree(folder, ignore_errors=True)
     return ended(start(kind, folder, 0))

@@ -2,7 +2,7 @@
 
 python -m tools.lock      # takes some minutes
 
-The versions are those of constraints.txt; what it does not name is resolved anew. The lock is for Linux on x86_64 and
+The versions are those of constraints.txt; other packages are resolved again. The lock is for Linux on x86_64 and
 Python 3.11, with the CPU build of torch. It is made by pip-tools, in an environment that is removed afterwards.
 """
 
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def others(line: str) -> bool:
-    """Whether a line of the lock is about another package; the extras name gnpool, which so gets into its own lock."""
+    """Whether a line of the lock is about another package. The extras name gnpool, which must not be in it."""
     return not line.startswith(("#", "gnpool @"))
 
 

@@ -1,20 +1,20 @@
-"""Change the package in small ways, one at a time, and see whether a test notices.
+"""Changes the package in small ways, one at a time, and checks whether a test notices.
 
-    python -m tools.mutants                  # the whole sample; goes on where it was
+    python -m tools.mutants                  # the whole sample; resumes where it stopped
     python -m tools.mutants --most 50        # 50 more
     python -m tools.mutants --only store     # one part
     python -m tools.mutants --again          # those once more that survived without a reason, after tests were added
-    python -m tools.mutants --jobs 16        # so many at once
+    python -m tools.mutants --jobs 16        # 16 at once
     python -m tools.mutants --show ID        # what one of them changes
 
-A mutant is one change of one expression or statement: a comparison turned round, a number one larger, a statement left
-out. The sample is drawn by a seed from every change that is possible, so many from each part (``PARTS``). A first run
-of the tests writes down which of them execute the lines of the sample (build/mutants/map.json). A mutant then meets
-those tests alone, those of its own room first, and so many of them as take ``--seconds``; one that fails, or does not
-end, kills it. Outcomes go to results/reliability.json, and why a survivor is left alive stands in tools/survivors.json.
+A mutant is one change of one expression or statement: a reversed comparison, a number increased by one, a removed
+statement. A seed draws the sample from all possible changes, with a given number from each part (``PARTS``). A first
+run of the tests records which of them execute the lines of the sample (build/mutants/map.json). A mutant is then tested
+by these tests only, first by those of its room, for at most ``--seconds``. A test that fails or does not end kills it.
+Outcomes go to results/reliability.json; tools/survivors.json gives the reasons for survivors that are accepted.
 
-Compiled lines are not traced: a Numba kernel meets the tests of the folder that launches it. Triton's kernels run in
-the interpreter, line by line, as everything else. A test that fails without any change, on this machine, is left out.
+Compiled lines cannot be traced, so a Numba kernel is tested by the folder that launches it. Triton's kernels run in
+the interpreter, line by line. Tests that already fail on this machine without any change are left out.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Mutant:
 
 
 class Changes(ast.NodeVisitor):
-    """Every change that is possible in a file, as (where, kind, node, new text)."""
+    """All possible changes of a file, as (where, kind, node, new text)."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, str, Any, str, int]] = []
@@ -129,7 +129,7 @@ class Changes(ast.NodeVisitor):
             self.statement = node.lineno
         if isinstance(node, (ast.JoinedStr, ast.Assert, ast.Import, ast.ImportFrom)) or _typing_only(node):
             return
-        if isinstance(node, ast.Raise):  # to be refused is behaviour, the words of it are not
+        if isinstance(node, ast.Raise):  # that an error is raised is tested, but not its words
             self.add("raise", node, "pass")
             return
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("warnings.warn", "cast"):
@@ -222,7 +222,7 @@ def _rank(mutant: Mutant) -> str:
 
 
 class Watch:
-    """A plugin of pytest: which tests execute the lines that matter, and how long they take."""
+    """A pytest plugin that records which tests execute the lines of the sample, and their time."""
 
     def __init__(self, lines: dict[str, set[int]], base: Path, most: float) -> None:
         self.most, self.begin = most, time.process_time()
@@ -284,7 +284,7 @@ class Watch:
 
 
 class Choice:
-    """A plugin of pytest: these tests alone, in this order; which one fails first."""
+    """A pytest plugin that runs only these tests, in this order, and records the first failure."""
 
     def __init__(self, ids: list[str]) -> None:
         self.order = {name: place for place, name in enumerate(ids)}
@@ -317,7 +317,7 @@ def test_files(only: str | None) -> list[str]:
 
 
 def make_map(mutants: list[Mutant], only: str | None, most: float, slow: bool, jobs: int) -> dict[str, Any]:
-    """Which tests execute which line of the sample, and their seconds; file by file, going on where it was."""
+    """Record which tests execute which lines of the sample, and their seconds, file by file. It can be resumed."""
     lines: dict[str, set[int]] = {}
     for mutant in mutants:
         lines.setdefault(mutant.file, set()).update(mutant.lines)
@@ -346,7 +346,7 @@ def make_map(mutants: list[Mutant], only: str | None, most: float, slow: bool, j
 
 
 def chosen(mutant: Mutant, found: dict[str, Any], seconds: float) -> list[str]:
-    """The tests that a mutant meets, in order: of its own room first, then quick ones first."""
+    """The tests of a mutant in order: those of its room first, and quick tests before slow ones."""
     seen: dict[str, set[str]] = {}
     cost: dict[str, float] = {}
     for entry in found["files"].values():
@@ -395,7 +395,7 @@ def outcome(answer: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def shares(outcomes: dict[str, dict[str, Any]], reasons: dict[str, str]) -> str:
-    """A line about all that were tried."""
+    """A summary of all mutants that were tried."""
     killed = sum(one["outcome"] == "killed" for one in outcomes.values())
     equal = sum(1 for name, one in outcomes.items() if one["outcome"] != "killed" and name in reasons)
     return (

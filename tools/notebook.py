@@ -1,7 +1,7 @@
-"""Run the notebooks of docs/notebooks without Jupyter: ``python -m tools.notebook --write`` stores what they print.
+"""Runs the notebooks of docs/notebooks without Jupyter; ``python -m tools.notebook --write`` stores their outputs.
 
-The code cells of a notebook run in order in one namespace, as Jupyter runs them; of the results only text is kept. The
-namespace is a module of its own, so that classes defined in a cell can be found.
+The code cells of a notebook run in order in one namespace, as in Jupyter; only text outputs are kept. The namespace is
+a separate module, so that classes defined in a cell can be found.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOTEBOOKS = ROOT / "docs" / "notebooks"
 
 
 def run(path: Path) -> dict[str, Any]:
-    """The notebook with fresh outputs; an exception in a cell comes through."""
+    """The notebook with fresh outputs. An exception in a cell is not caught."""
     notebook: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     module = types.ModuleType("notebook_of_the_docs")
     sys.modules[module.__name__] = module

@@ -25,13 +25,13 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def kept(part: str) -> dict[str, Any]:
-    """What a search has written; empty if it has not."""
+    """The outcome that a search has written; empty if there is none."""
     found: dict[str, Any] = read(FILE).get(part, {})
     return found
 
 
 def keep(part: str, outcome: dict[str, Any]) -> None:
-    """Replace what one search has written, and leave the others, which may run at the same time."""
+    """Replace the outcome of one search, and keep the others, which may run at the same time."""
     from gnpool.store.files import write
 
     folder = os.open(FILE.parent, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Move new units of results/paper into a pack, less the weights that nothing in the repository reads.
+"""Moves new units of results/paper into a pack, without weights that nothing in the repository reads.
 
 python -m tools.pack_results          # after a run has added units
 
@@ -16,7 +16,7 @@ from typing import Any
 from gnpool.store import Store
 
 STORE = Path(__file__).resolve().parents[1] / "results" / "paper"
-WEIGHTS = ("loss/", "metric/")  # of what either criterion chose
+WEIGHTS = ("loss/", "metric/")  # the weights that either criterion chose
 READ = ("gnp", "gnp, gin", "basic, gnp")  # models, without the star of crystallized ones
 
 
@@ -29,7 +29,7 @@ def drop(key: dict[str, Any], tensor: str) -> bool:
 
 
 def main() -> None:
-    """Pack, and say what was left out."""
+    """Pack, and print what was left out."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--store", type=Path, default=STORE)
     print(Store(parser.parse_args().store, create=False).pack(drop=drop) or "nothing to pack")

@@ -1,10 +1,10 @@
-"""Make results/models and examples/data: trained networks of the record, and small data sets to use them on.
+"""Makes results/models and examples/data: trained networks of the record, and small data sets for them.
 
 python -m tools.pretrained          # from results/paper, into their places
 
-Of each task the form of the network and the setting that validation chose, and of the five seeds the one with the
-lowest validation loss: as it was learned (``harmonic``) and crystallized (``harmonic-exact``). The data are the first
-graphs or sets of the test split.
+For each task, validation has chosen the form of the network and the setting, and of the five seeds the one with the
+lowest validation loss is taken, both learned (``harmonic``) and crystallized (``harmonic-exact``). The data are the
+first graphs or sets of the test split.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def spec_of(recipe: Recipe) -> dict[str, Any]:
 
 
 def extra_of(recipe: Recipe, seed: int, name: str) -> dict[str, Any]:
-    """What prediction needs besides, and where the network comes from."""
+    """The further data that prediction needs, and the origin of the network."""
     task = recipe.spec
     level = "node" if task.level == "node" else "graph"
     problem = Problem("regression", level, task.level != "set", reason=f"the task {task.name}")

@@ -1,4 +1,4 @@
-"""Run PyTorch Geometric's own tests with every sum and mean computed by GNP, and list what fails by it.
+"""Runs PyTorch Geometric's tests with every sum and mean computed by GNP, and lists the tests that then fail.
 
     python -m tools.pyg_tests PATH               # a checkout of PyG, of about the installed version
     python -m tools.pyg_tests PATH --only nn/aggr nn/conv/test_sage_conv.py

@@ -1,10 +1,10 @@
-"""What the site needs beside mkdocs.yml, so that every page has one source.
+"""Hooks of mkdocs that make every page of the site from a single source.
 
 - Pages with a source elsewhere (README, CONTRIBUTING, CHANGELOG, SECURITY, derivation, notebooks) join the site.
 - Links that leave ``docs/`` lead to a page with that file's source; a link to a folder becomes plain text.
 - The API has a page for each room, with the names of its ``__all__``.
-- Formulas become MathML when the site is built: nothing is loaded or run for them when it is read.
-- What stands below an item of a list is indented as Python's Markdown wants it.
+- Formulas become MathML when the site is built, so that the reader's browser loads and runs nothing for them.
+- Text below an item of a list is indented as Python's Markdown needs it.
 - Anchors are GitHub's, which ``check_docs.py`` checks.
 
 mkdocs calls the functions ``on_...`` by their names; run it as ``python -m mkdocs``, in the root of the repository.
@@ -164,7 +164,7 @@ def relinked(text: str, origin: str, page: str) -> str:
 
 
 def _resolve(origin: str, target: str) -> str | None:
-    """The file in the repository that a link means; None for an address or an anchor of the page itself."""
+    """The file in the repository to which a link leads; None for an address or an anchor of the page itself."""
     name = target.partition("#")[0]
     if not name or re.match(r"[a-z][a-z0-9+.-]*:", target, re.IGNORECASE):
         return None

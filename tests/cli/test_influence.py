@@ -84,7 +84,7 @@ def test_train_and_choose_with_the_model(tmp_path):
     ("content", "arguments", "message"),
     [
         ("a b 2\n", ("maximize", "GRAPH", "-k", 1), "graph.txt, line 1: the probability must lie in [0, 1], got 2"),
-        ("a b 1\na b 1\n", ("maximize", "GRAPH", "-k", 1), "line 2: the edge a b stands in line 1 already"),
+        ("a b 1\na b 1\n", ("maximize", "GRAPH", "-k", 1), "line 2: the edge a b is already in line 1"),
         ("", ("maximize", "GRAPH", "-k", 1), "the graph has no nodes"),
         ("a b 1\n", ("maximize", "GRAPH", "-k", 3), "-k must lie in [1, 2], the number of nodes, got 3"),
         ("a b 1\n", ("simulate", "GRAPH", "--seeds", "SEEDS"), "seeds.txt, line 2: there is no node 'x'"),

@@ -32,7 +32,7 @@ def test_a_saved_model(saved: Path) -> None:
     lines = out.splitlines()
     assert lines[0].split() == ["layer", "branch", "p", "q", "growth", "reading"]
     assert lines[1].split() == ["aggr", "positive", "1.05", "0.98", "-0.03", "mean"]
-    assert "a saved model has no data with it" in lines[-1]
+    assert "plane of p and the growth" in lines[-1]
 
 
 def test_a_saved_model_that_learned_the_growth(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_figure(saved: Path, tmp_path: Path) -> None:
     [
         (("{folder}/none",), "does not exist"),
         (("{folder}",), "holds neither a model.json nor results"),
-        (("{model}", "--table", "demo"), "a saved model stands in no table"),
-        (("{smoke}",), "say which model of these results"),
+        (("{model}", "--table", "demo"), "'--table'"),
+        (("{smoke}",), "name a table"),
         (("{smoke}", "--table", "nope"), "there is no table 'nope'"),
         (("{smoke}", "--table", "demo", "--row", "x"), "table 'demo' has no row 'x'; its rows are GNP, "),
         (("{smoke}", "--table", "demo", "--row", "sum,max", "--preset", "smoke"), "has no GNPAggregation inside"),
@@ -117,4 +117,4 @@ def test_exact_poolings_have_nothing_to_read(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["read", str(folder), "--json"])
     assert json.loads(result.stdout) == {"exact": {"aggr": "sum", "readout": "max"}}
     result = CliRunner().invoke(app, ["read", str(folder), "--figure", "plane.png"])
-    assert (result.exit_code, "no point to draw" in result.stderr) == (2, True)
+    assert (result.exit_code, "nothing to draw" in result.stderr) == (2, True)

@@ -117,11 +117,11 @@ def test_damage_is_a_warning(folder: Path) -> None:
     ("arguments", "status", "message"),
     [
         (["{}/gone"], 2, "does not exist"),
-        (["{}", "--markdown", "--json"], 2, "it prints Markdown and nothing else"),
-        (["{}", "--markdown", "-o", "a.html"], 2, "it prints Markdown and nothing else"),
+        (["{}", "--markdown", "--json"], 2, "'--markdown'"),
+        (["{}", "--markdown", "-o", "a.html"], 2, "'--markdown'"),
         (["{}", "-o", "{}"], 2, "is a directory"),
-        (["{}", "-o", os.devnull], 2, f"'{os.devnull}' is no ordinary file"),
-        (["{}", "--table", "nope"], 2, "there is no table 'nope' in it; there are demo, fig_size"),
+        (["{}", "-o", os.devnull], 2, f"'{os.devnull}' is not an ordinary file"),
+        (["{}", "--table", "nope"], 2, "no table 'nope'; their tables are demo, fig_size"),
     ],
 )
 def test_bad_usage(folder: Path, arguments: list[str], status: int, message: str) -> None:

@@ -114,7 +114,7 @@ def test_training_and_tests_apart_give_the_same(tmp_path: Path) -> None:
     first = invoke(SMALL, "--no-tests", out=tmp_path)
     assert first.exit_code == 0, first.stderr
     assert "6 published cells: 6 not run" in first.stdout
-    assert first.stdout.splitlines()[-1].startswith("Only trained: the same command with --no-training")
+    assert first.stdout.splitlines()[-1].startswith("Models were only trained.")
     second = invoke(SMALL, "--no-training", out=tmp_path)
     assert second.exit_code == 0, second.stderr
     (table,) = read(tmp_path)["tables"]
@@ -151,7 +151,7 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("Error: '")
-    assert line.endswith("the disk is full; free some space and start again, what was stored is still there")
+    assert line.endswith("the disk is full; free some space and start again, since what was stored is still there")
 
 
 @pytest.mark.usefixtures("_keep_results")
@@ -162,7 +162,7 @@ def test_damaged_file_is_a_line(tmp_path: Path) -> None:
     done = invoke("ablation_b", out=tmp_path)
     assert done.exit_code == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"Warning: '{record}' is damaged: it is empty; it is now '")
+    assert line.startswith(f"Warning: '{record}' is damaged: it is empty")
     assert line.endswith("it is done again")
 
 

@@ -31,7 +31,7 @@ def pack(*arguments: object) -> str:
 def test_it_says_what_it_packed(folder: Path) -> None:
     assert pack(folder).startswith(f"packed 3 units into '{folder}/units/1.zip': 0.0 MB, now 0.0 MB; nothing was drop")
     assert holds(Store(folder), 1)
-    assert pack(folder) == f"{folder} has no units that are files of their own; nothing was packed.\n"
+    assert pack(folder) == f"{folder} has no units as single files; nothing was packed.\n"
 
 
 def test_it_says_what_it_dropped(folder: Path) -> None:

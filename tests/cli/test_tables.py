@@ -20,7 +20,7 @@ def test_lists_every_table(tmp_path: Path) -> None:
     assert all(f"│ {name} " in done.stdout for name in all_tables())
     assert f"Nothing is done: there is no folder {missing}." in done.stdout
     assert all(len(line) <= 120 for line in done.stdout.splitlines())
-    assert "all together, with shared models: " in done.stdout
+    assert "together, with shared models" in done.stdout
     assert not missing.exists()
 
 

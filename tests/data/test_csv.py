@@ -114,8 +114,8 @@ def test_a_column_told_to_be_categories_is_words(separator: str, tmp_path: Path)
 
 
 BAD = {
-    "ragged": (b"graph,node,v\n1,2,3\n\n1,2\n", "line 4: it has 2 columns in place of 3"),
-    "wide": (b"graph,node,v\n1,2,3\n1,2,3,4\n", "line 3: it has 4 columns in place of 3"),
+    "ragged": (b"graph,node,v\n1,2,3\n\n1,2\n", "line 4: it has 2 columns, but the header has 3"),
+    "wide": (b"graph,node,v\n1,2,3\n1,2,3,4\n", "line 3: it has 4 columns, but the header has 3"),
     "no text": (b"graph,node,v\n1,2,3\n\n1,\xff,3\n", "line 4: it is not UTF-8 text"),
     "mixed": (
         b"graph,node,v\n1,2,3\n" + b"1,2,4\n" * ROWS + b"1,3,x\n",

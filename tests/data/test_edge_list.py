@@ -56,15 +56,15 @@ def test_forms(text, expected, tmp_path):
         pytest.param("0 1\n1 2 .5 3\n2 3", "line 2: expected 'source target", id="fields that add up"),
         pytest.param("a,b,0.5\na,,0.5\n", "line 2: a node has no name", id="empty name"),
         pytest.param("0,1,0.5\n0,,2,0.5\n", "line 2: expected 'source target probability', got 4", id="empty field"),
-        pytest.param("3 1\n0 1 0.5\n1 2 0.5\n", "the first line says 1 edges, but 2 follow", id="wrong count"),
+        pytest.param("3 1\n0 1 0.5\n1 2 0.5\n", "1 edges, but 2 follow", id="wrong count"),
         pytest.param(
             "3 1\n0 3 0.5\n", "line 2: node 3 is not among the 3 nodes of the first line, 0 to 2", id="beyond"
         ),
         pytest.param(
             "3 1\n0 x 0.5\n", "line 2: after a line 'nodes edges' nodes are numbers from 0, got 'x'", id="name"
         ),
-        pytest.param("0 1 .5\n# c\n2 2 1\n0 1 .5\n", "line 4: the edge 0 1 stands in line 1 already", id="twice"),
-        pytest.param("a b .5\nb a .5\na b .1\n", "line 3: the edge a b stands in line 1 already", id="names twice"),
+        pytest.param("0 1 .5\n# c\n2 2 1\n0 1 .5\n", "line 4: the edge 0 1 is already in line 1", id="twice"),
+        pytest.param("a b .5\nb a .5\na b .1\n", "line 3: the edge a b is already in line 1", id="names twice"),
     ],
 )
 def test_bad_lines(text, message):

@@ -158,7 +158,7 @@ def test_nodes_beyond_32_bits() -> None:
     ordered = CascadeGraph(nodes, graph.source, graph.target, graph.probability)
     assert ordered.source.tolist() == [1, 4611686019, nodes - 1, 0]
     assert ordered.probability.tolist() == [1, 0.125, 0.25, 0.5]
-    with pytest.raises(EdgeListError, match=r"line 4: the edge 0 1 stands in line 2 already"):
+    with pytest.raises(EdgeListError, match=r"line 4: the edge 0 1 is already in line 2"):
         parse_edge_list(f"{nodes} 3\n0 1 .5\n{nodes - 1} 1 .5\n0 1 .5\n".encode())
     combined = parse_edge_list(f"{nodes} 3\n0 1 .5\n{nodes - 1} 1 .5\n0 1 .5\n".encode(), duplicates="combine")
     assert sorted(zip(combined.source.tolist(), combined.probability.tolist(), strict=True)) == [

@@ -285,11 +285,17 @@ def test_columns_are_refused_where_there_are_none(argument: str, tmp_path: Path)
 BAD_FUNCTIONS = {
     "raises": (
         "def graphs():\n    raise RuntimeError('line\\nby line')",
-        r"gave no list of graphs \(RuntimeError: line by l",
+        r"did not return a list \(RuntimeError: line by l",
     ),
-    "none": ("def graphs(): pass", r"gave no list of graphs \(TypeError: 'NoneType' object is not iterable\)"),
-    "argument": ("def graphs(n): return n", r"gave no list of graphs \(TypeError: graphs\(\) missing 1 required"),
-    "stops on the way": ("def graphs():\n    yield 1\n    assert False", r"gave no list of graphs \(AssertionError\)"),
+    "none": ("def graphs(): pass", r"did not return a list \(TypeError: 'NoneType' object is not iterable\)"),
+    "argument": (
+        "def graphs(n): return n",
+        r"did not return a list \(TypeError: graphs\(\) missing 1 required",
+    ),
+    "stops on the way": (
+        "def graphs():\n    yield 1\n    assert False",
+        r"did not return a list \(AssertionError\)",
+    ),
     "others": ("def graphs(): return [1]", r"expected a list of Data, got int as graph 0"),
     "syntax": ("def graphs(:", r"the module cannot be imported \(SyntaxError: "),
     "its import": ("import nowhere12", r"there is no module 'nowhere12'"),
@@ -311,7 +317,7 @@ def test_functions_that_fail(
 BAD_TABLES: dict[str, tuple[dict[str, str | None], str]] = {
     "missing column": (
         {"nodes": "graph,mass\na,1\n"},
-        r"nodes.csv, line 1: the column 'node' is missing; there are 'gr",
+        r"nodes.csv, line 1: the column 'node' is missing; the columns are 'gr",
     ),
     "missing target": ({"graphs": "graph,label\na,1\n"}, r"graphs.csv, line 1: the column 'y' with the target is miss"),
     "missing file": ({"nodes": None}, r"d: there is no nodes.csv \(or .parquet\)"),
@@ -326,7 +332,7 @@ BAD_TABLES: dict[str, tuple[dict[str, str | None], str]] = {
         {"edges": "graph,source,target\na,7,1\n"},
         r"line 2, column 'source': graph 'a' has no no",
     ),
-    "graph twice": ({"graphs": GRAPHS + "a,1\n"}, r"graphs.csv, line 4, column 'graph': the graph 'a' stands here for"),
+    "graph twice": ({"graphs": GRAPHS + "a,1\n"}, r"graphs.csv, line 4, column 'graph': the graph 'a' is repeated"),
     "node twice": (
         {"nodes": NODES + "b,7,1,C\n"},
         r"nodes.csv, line 7, column 'node': the node '7' of graph 'b' stands",
@@ -336,7 +342,7 @@ BAD_TABLES: dict[str, tuple[dict[str, str | None], str]] = {
         r"graphs.csv, line 4, column 'graph': the graph 'c' has no no",
     ),
     "mixed column": ({"nodes": NODES + "b,9,12;5,C\n"}, r"nodes.csv, line 7, column 'mass': '12;5' is not a number"),
-    "ragged": ({"nodes": NODES + "b,9\n"}, r"nodes.csv, line 7: it has 2 columns in place of 4"),
+    "ragged": ({"nodes": NODES + "b,9\n"}, r"nodes.csv, line 7: it has 2 columns, but the header has 4"),
     "decimal commas": ({"graphs": "graph;y\na;1\nb;2,5\n"}, r"graphs.csv, line 3, column 'y': '2,5' is not a number"),
     "edge twice": (
         {"edges": "graph,source,target,w\na,1,2,5\na,2,3,5\na,1,2,6\n"},
@@ -344,7 +350,7 @@ BAD_TABLES: dict[str, tuple[dict[str, str | None], str]] = {
     ),
     "column twice": ({"graphs": "graph,y,y\na,1,1\n"}, r"graphs.csv, line 1: it names 'y' twice"),
     "column without name": ({"graphs": "graph,y,\na,1,1\n"}, r"graphs.csv, line 1: column 3 has no name"),
-    "empty file": ({"graphs": ""}, r"graphs.csv: it is empty; its first line must name the columns"),
+    "empty file": ({"graphs": ""}, r"graphs.csv: the file is empty"),
     "no rows": ({"graphs": "graph,y\n"}, r"graphs.csv: it has no rows"),
     "open quote": ({"graphs": 'graph,y\na,"1\n'}, r"graphs.csv, line 2: it is not CSV"),
     "empty name": ({"nodes": NODES + ",1,1,C\n"}, r"nodes.csv, line 7, column 'graph': the name is empty"),
@@ -376,7 +382,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["categorical", "ignore"])
 def test_columns_that_are_not_there(option: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"there is no column 'colour'"):
+    with pytest.raises(DataError, match=r"no table has the column 'colour'"):
         read_graphs(tables(tmp_path / "e"), **{option: ["mass", "colour"]})  # type: ignore[arg-type]
 
 
@@ -456,7 +462,11 @@ BAD_FILES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "drive": (lambda p: packed(p, {"C:/T_A.txt": ""}), "x.zip", r"it has a file 'C:/T_A.txt', which leads out"),
     "twice": (lambda p: packed(p, {"a/T_A.txt": "", "b/T_A.txt": ""}), "x.zip", r"it has two files 'T_A.txt'"),
     "absurd size": (claims_much, "x.zip", r"it unpacks to 4.0 GB or more, which is absurd for \d+ bytes"),
-    "no list": (lambda p: torch.save(torch.ones(()), p), "x.pt", r"x.pt: expected a list of Data, got a single Tensor"),
+    "no list": (
+        lambda p: torch.save(torch.ones(()), p),
+        "x.pt",
+        r"x.pt: expected a list of Data, got a single Tensor",
+    ),
     "a graph": (lambda p: torch.save(graphs_of()[0], p), "x.pt", r"x.pt: expected a list of Data, got a single Data"),
     "a dict": (lambda p: torch.save({"a": 1}, p), "x.pt", r"x.pt: expected a list of Data, got a single dict"),
     "damaged list": (scrambled, "x.pt", r"x.pt: it cannot be read \("),

@@ -195,7 +195,7 @@ def test_opening(monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments, error, message in [
         (("ray",), ImportError, r"the engine 'ray' needs Ray: pip install 'gnpool\[ray\]'"),
         (("dask",), ValueError, "'engine' must be one of local, ray, got 'dask'"),
-        (("local", "auto"), ValueError, "'address' is that of a Ray cluster; use it with --engine ray"),
+        (("local", "auto"), ValueError, "'address' .*--engine ray"),
     ]:
         with pytest.raises(error, match=message), open_engine(*arguments):
             pass

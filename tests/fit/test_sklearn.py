@@ -48,7 +48,7 @@ def test_parameters_are_kept_and_set() -> None:
     assert vars(model) == model.get_params()
     assert model.set_params(epochs=5, seed=2) is model
     assert (model.epochs, model.seed, model.level) == (5, 2, "node")
-    with pytest.raises(ValueError, match="GNPRegressor: there is no parameter 'depht'; there are level, split, epochs"):
+    with pytest.raises(ValueError, match=r"GNPRegressor: .*'depht'.* level, split, epochs"):
         model.set_params(depht=2)
 
 
@@ -83,7 +83,7 @@ def test_labels_of_the_graphs_themselves(graphs: list[Data], high: np.ndarray) -
     assert model.classes_.tolist() == [4, 9]
     assert model.predict(labelled).dtype.kind == "i"
     assert model.score(labelled) > 0.9
-    with pytest.raises(ValueError, match="the classes are numbers, and 'y' holds words"):
+    with pytest.raises(ValueError, match="the classes are numbers, but 'y' holds words"):
         model.score(labelled, ["4"] * len(labelled))
 
 

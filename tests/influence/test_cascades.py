@@ -137,7 +137,7 @@ def test_nodes_that_were_not_recorded():
         ([0, 1], [1], [0.5, 0.5], r"must have one shape \(E,\)"),
         ([0], [7], [0.5], r"nodes must lie in \[0, 2\), got 7"),
         ([0], [1], [1.5], r"'probability' must lie in \[0, 1\], got 1.5"),
-        ([0, 0], [1, 1], [0.5, 0.5], "an edge comes twice"),
+        ([0, 0], [1, 1], [0.5, 0.5], "an edge is repeated"),
     ],
 )
 def test_bad_graphs(source, target, probability, message):

@@ -248,7 +248,7 @@ def test_names_of_modules_do_not_become_code(tmp_path):
     [
         ("def f(x):\n    return open(x)", "calls open, which plain torch does not have"),
         ("def f(x):\n    return torch.ops.gnpool.pool(x)", "calls torch.ops.gnpool.pool"),
-        ("def f(x):\n    import os", "has code in it that is no operation"),
+        ("def f(x):\n    import os", "calls of torch's operations"),
     ],
 )
 def test_traced_code_may_call_torch_only(code, message):
@@ -275,9 +275,9 @@ def test_a_model_that_cannot_be_traced(tmp_path):
 
 
 def test_errors(tmp_path):
-    with pytest.raises(ValueError, match="'example' must have the tensor 'edge_index', which the model asks for"):
+    with pytest.raises(ValueError, match="'example' must have the tensor 'edge_index'"):
         export_model(GraphNet(1, hidden=4), tmp_path, {"x": torch.ones(3, 1)})
-    with pytest.raises(ValueError, match="'Not a name' is no name for a class"):
+    with pytest.raises(ValueError, match="'Not a name'"):
         pooling_class("Not a name", GNPAggregation(2))
     with pytest.raises(TypeError, match="Linear cannot be written as plain code"):
         pooling_class("Pooling", torch.nn.Linear(2, 2))

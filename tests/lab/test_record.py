@@ -317,16 +317,16 @@ def test_command_fills_and_checks(small: Path, tmp_path: Path, monkeypatch: pyte
     path.write_text("# A\n<!-- gnpool:summary -->\nold\n<!-- gnpool:end -->\nrest\n")
     (tmp_path / "other.md").write_text("nothing of the record\n")
     done = invoke(small, "--fill", path, "--check")
-    assert (done.exit_code, done.stdout) == (1, f"{path} is out of step\n")
+    assert (done.exit_code, done.stdout) == (1, f"{path} is out of date\n")
     assert "old" in path.read_text()
     done = invoke(small, "--fill", path)
-    assert (done.exit_code, done.stdout) == (0, f"{path} written anew\n")
+    assert (done.exit_code, done.stdout) == (0, f"{path} was updated\n")
     lines = path.read_text().splitlines()
     assert lines[:3] == ["# A", "<!-- gnpool:summary -->", ""]
     assert lines[3].startswith("Of the paper's 374 numbers with a deviation 12 were run. On generated")
     assert lines[4:] == ["", "<!-- gnpool:end -->", "rest"]
     done = invoke(small, "--fill", tmp_path, "--check")  # a folder is every file in it that has blocks
-    assert (done.exit_code, done.stdout) == (0, f"{path} is in step\n")
+    assert (done.exit_code, done.stdout) == (0, f"{path} is up to date\n")
     done = invoke(small, "--fill", path, "--check", "--json")
     assert (done.exit_code, json.loads(done.stdout)) == (0, {"stale": []})
 
@@ -356,7 +356,7 @@ def test_blocks_of_other_commands_stay() -> None:
 def test_check_needs_a_file(small: Path) -> None:
     done = invoke(small, "--check")
     assert done.exit_code == 2
-    assert "it needs a file to look at" in done.stderr
+    assert "--fill" in done.stderr
 
 
 def test_a_folder_of_one_folder_is_that_one(small: Path, tmp_path: Path) -> None:

@@ -208,6 +208,6 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, reaches: str) -> Non
         out, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert out == ""
-    stopped = f"Stopped. Everything finished is kept in {tmp_path}; the same command goes on from there.\n"
+    stopped = f"Stopped. Everything finished is kept in {tmp_path}; run the same command again to resume.\n"
     assert errors == stopped
     assert list(tmp_path.glob("checkpoints/*/*/unit0000.safetensors"))

@@ -210,7 +210,7 @@ def test_a_checkpoint_that_cannot_be_is_set_aside(tmp_path: Path, harm: str) -> 
     HARMS[harm](state)
     path = tmp_path / "stack.safetensors"
     crossval.write_checkpoint(path, state, "study")
-    with pytest.warns(UserWarning, match=r"is damaged .*; it is now stack.safetensors.damaged"):
+    with pytest.warns(UserWarning, match=r"is damaged .*stack.safetensors.damaged"):
         crossval._restore(stack, path, "study")
     assert stack.epoch == 0
 

@@ -316,11 +316,12 @@ def test_the_same_bits_for_any_number_of_threads(backend):
 X = torch.ones(4, 3)
 ERRORS = {
     "q and growth": (
-        lambda: norm_pool(X, p=1, q=0.0, growth=0.0), "norm_pool: give 'q' or 'growth', not both; growth = 1/p - q",
+        lambda: norm_pool(X, p=1, q=0.0, growth=0.0),
+        "norm_pool: pass either 'q' or 'growth', not both; growth = 1/p - q",
     ),
     "q and growth of edges": (
         lambda: norm_pool_neighbors(X, torch.zeros(2, 1).long(), p=1, q=1.0, growth=0.0),
-        "norm_pool_neighbors: give 'q' or 'growth', not both; growth = 1/p - q",
+        "norm_pool_neighbors: pass either 'q' or 'growth', not both; growth = 1/p - q",
     ),
     "another word for zeros": (
         lambda: norm_pool(X, p=1, growth=0.0, zeros="drop"),

@@ -70,7 +70,7 @@ def test_what_lacks_runs_is_said_on_the_page_in_markdown_and_here() -> None:
     some = table(*({**one, **more} for one, more in zip(cells, part, strict=True)), name="some")
     whole = table(*cells, name="whole")
     assert (run_so_far(some), run_so_far(whole)) == ("Run so far: 1 of 20 seeds; 3 of 20 seeds.", "")
-    assert answer([some, whole]).more == ("Not all runs are done of some; each says how many.",)
+    assert answer([some, whole]).more == ("Some runs are missing of some; each table says how many.",)
     study = StoredStudy(name="here", tables=[some, whole])
     for text in (page(study), markdown([some, whole])):
         assert text.count("Run so far: 1 of 20 seeds; 3 of 20 seeds.") == 1

@@ -58,7 +58,7 @@ def test_damage_is_found_set_aside_and_redone(
     harmed = harm(file.read_bytes(), place)
     file.write_bytes(harmed)
     with pytest.warns(
-        StoreWarning, match=r"1-.*json' is damaged: .*; it is now '.*damaged.*', and the unit counts as mis"
+        StoreWarning, match=r"1-.*json' is damaged: .*; it was moved to '.*damaged.*', and the unit counts as mis"
     ):
         assert store.get(unit_key(1)) is None
     assert not file.exists()

@@ -20,7 +20,7 @@ from tests.store.helpers import at_step, fail, forked, holds, put, results, stat
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        (errno.ENOSPC, "the disk is full; free some space and start again, what was stored is still there"),
+        (errno.ENOSPC, "the disk is full; free some space and start again, since what was stored is still there"),
         (errno.EDQUOT, "the disk quota is used up"),
         (errno.EROFS, "the file system is read-only; choose another folder"),
         (errno.EIO, os.strerror(errno.EIO)),
@@ -138,7 +138,7 @@ def test_a_file_where_the_store_should_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(StoreError, match="file': there is a file where a folder is expected; move it away"):
         Store(tmp_path / "file")
-    with pytest.raises(StoreError, match="file': the folder of the store is a file, and a store is a folder"):
+    with pytest.raises(StoreError, match="file': the folder of the store is a file"):
         Store(tmp_path / "file", create=False)
     with pytest.raises(StoreError, match="there is a file where a folder is expected"):
         Store(tmp_path / "file" / "below")

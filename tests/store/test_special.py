@@ -62,12 +62,12 @@ def blocking(path: Path) -> None:
 
 
 THINGS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "FIFO": (fifo, "is a pipe, and no ordinary file"),
-    "socket": (unix_socket, "is a socket, and no ordinary file"),
-    "folder": (full_folder, "is a folder, and no ordinary file"),
-    "loop of links": (loop, "is a link that leads back to itself, and no ordinary file"),
-    "link to a device": (endless, "is a device, and no ordinary file"),
-    "link to a FIFO": (blocking, "is a pipe, and no ordinary file"),
+    "FIFO": (fifo, "is a pipe and not an ordinary file"),
+    "socket": (unix_socket, "is a socket and not an ordinary file"),
+    "folder": (full_folder, "is a folder and not an ordinary file"),
+    "loop of links": (loop, "is a link that leads back to itself and not an ordinary file"),
+    "link to a device": (endless, "is a device and not an ordinary file"),
+    "link to a FIFO": (blocking, "is a pipe and not an ordinary file"),
 }
 LOOKS: dict[str, Callable[[Store], object]] = {
     "get": lambda store: store.get(unit_key()) is None,

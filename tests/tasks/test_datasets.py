@@ -177,7 +177,7 @@ def test_large_graphs(structure: str) -> None:
         ("maxdegree", {"probability": 0.0}, r"'probability' must lie in \(0, 1\], got 0.0"),
         ("maxdegree", {"probability": 1.5}, r"'probability' must lie in \(0, 1\], got 1.5"),
         ("maxdegree", {"mean_degree": -1}, "'mean_degree' must be positive, got -1"),
-        ("maxdegree", {"mean_degree": 5, "probability": 0.5}, "'probability' and 'mean_degree' say the same"),
+        ("maxdegree", {"mean_degree": 5, "probability": 0.5}, "'probability' and 'mean_degree'"),
         (
             "maxdegree",
             {"structure": "tree", "mean_degree": 5},
@@ -205,9 +205,7 @@ def test_errors(name: str, options: dict[str, Any], message: str, monkeypatch: p
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(
-        ValueError, match=r"there is no task 'mindegree'; there are maxdegree, harmonic, .*, sigma2_map"
-    ):
+    with pytest.raises(ValueError, match=r"there is no task 'mindegree'; .* maxdegree, harmonic, .*, sigma2_map"):
         get_task("mindegree")
     with pytest.raises(ValueError, match="'level' must be graph, node or set, got 'edge'"):
         task_names("edge")
@@ -235,7 +233,7 @@ def test_a_new_task_is_one_object() -> None:
 
 @pytest.mark.usefixtures("_register")
 def test_bad_registrations() -> None:
-    with pytest.raises(ValueError, match=r"there is a task 'harmonic' already; give 'name' another value"):
+    with pytest.raises(ValueError, match="already a task 'harmonic'"):
         register(get_task("harmonic"))
     broken = SetTask(name="x", target="", draw=lambda n, _, s: s.normal(n), label=len, counts={"train": 1})
     with pytest.raises(ValueError, match=r"'counts' of task 'x' must have the keys train, val, test, got train$"):

@@ -456,7 +456,7 @@ def test_items_of_weight_zero_do_not_count():
         ({"unit": 0}, ValueError, "'unit' must be at least 1, got 0"),
         ({"workers": 0}, ValueError, "'workers' must be at least 1, got 0"),
         ({"criteria": {"loss": squared}}, ValueError, "must not have the name 'loss'"),
-        ({"validation": iter(VALIDATION)}, TypeError, "got an iterator"),
+        ({"validation": iter(VALIDATION)}, TypeError, "iterator"),
         ({"make_model": lambda: 3}, TypeError, "must return a torch.nn.Module, got int"),
         ({"make_model": torch.nn.ReLU}, ValueError, "without trainable parameters"),
         ({"make_model": lambda: torch.nn.Linear(1, int(torch.rand(()) * 50) + 1)}, ValueError, "one architecture"),

@@ -145,7 +145,7 @@ def test_errors():
         fit_portfolio(small, sets(), squared, starts="sum")
     with pytest.raises(ValueError, match="'make_model' must hold at least one model"):
         fit_portfolio([], sets(), squared)
-    with pytest.raises(ValueError, match="give 'validation' data"):
+    with pytest.raises(ValueError, match="pass 'validation'"):
         fit_portfolio(small, iter(sets()), squared)
     with pytest.raises(ValueError, match="'start' must be one of"):
         fit_portfolio(small, sets(), squared, starts=["median"], epochs=1)

@@ -18,10 +18,10 @@ app = typer.Typer(
     cls=Commands,
     name="gnpool",
     help="Pooling that learns which function the task needs, and keeps working on larger graphs.",
-    epilog="Exit status: 0 done, 1 failed, 2 bad usage or input that cannot be used. With GNPOOL_TRACEBACK=1 an error "
-    "shows where it came from.",
+    epilog="The exit status is 0 for success, 1 for failure, and 2 for wrong usage or unusable input. Set "
+    "GNPOOL_TRACEBACK=1 to see the traceback of an error.",
     context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode=None,  # plain help: loads fast, and reads the same in a file
+    rich_markup_mode=None,  # plain help loads fast and looks the same in a file
     pretty_exceptions_enable=False,
     add_completion=False,
     no_args_is_help=True,
@@ -42,7 +42,7 @@ def _load(modules: list[str]) -> list[str]:
             load(modules)
         except ModuleNotFoundError as error:
             if error.name is None or not any(f"{name}.".startswith(f"{error.name}.") for name in modules):
-                raise  # of an import in the module
+                raise  # an import inside the module failed
             raise typer.BadParameter(f"there is no module {error.name!r} here or on PYTHONPATH") from None
     return modules
 
@@ -50,19 +50,19 @@ def _load(modules: list[str]) -> list[str]:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and leave.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
     load: Annotated[
         list[str] | None,
         typer.Option(
             metavar="MODULE",
             callback=_load,
-            help="Import package.module first, so that the tasks, poolings and tables it registers are known; may be "
-            "given several times.",
+            help="Import package.module first, so that its tasks, poolings and tables are known. You can repeat this "
+            "option.",
         ),
     ] = None,
 ) -> None:
-    """Take the options that stand before the name of a command."""
+    """Handle the options before the name of a command."""
 
 
 # One line per command, in the order of the help. A command's file imports the library inside its functions, so that
@@ -87,11 +87,11 @@ def main() -> None:
             check_resources()
             app(prog_name="gnpool")
         finally:
-            sys.stdout.flush()  # here, where a pipe that was closed can still be dealt with
+            sys.stdout.flush()  # here a closed pipe can still be handled
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:
             leave_at_once(INTERRUPTED)
         raise
-    except BrokenPipeError:  # the reader has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at the end
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""Commands whose errors are one line and an exit status, in the words of their options."""
+"""Commands whose errors are one line, which names their options, and an exit status."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Commands(TyperGroup):
 
 
 def option_of(parameter: Any) -> str:
-    """What a user types for a parameter: its option, or what the usage calls its argument."""
+    """The name of a parameter for the user: its option, or the name of its argument in the usage line."""
     if parameter.param_type_name == "argument":
         return str(parameter.metavar or parameter.name.upper())
     return str(max(parameter.opts, key=len))

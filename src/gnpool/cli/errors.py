@@ -1,4 +1,4 @@
-"""What the user sees when a command cannot finish: one line on stderr, and an exit status."""
+"""Turns an error of a command into one line on stderr and an exit status."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ import typer
 
 FAILED = 1
 BAD_USAGE = 2
-INTERRUPTED = 130  # 128 + SIGINT, as shells count
+INTERRUPTED = 130  # 128 + SIGINT, as in shells
 LEAST_FILES = 64
-LEAST_MEMORY = 5 * 2**28  # bytes of address space: the libraries alone take most of it
-MOST_SHOWN = 200  # characters of an error of torch's
+LEAST_MEMORY = 5 * 2**28  # bytes of address space, of which the libraries take most
+MOST_SHOWN = 200  # characters shown of an error from torch
 OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "can't start new thread", "Cannot allocate memory")
 PACKAGE = Path(__file__).resolve().parents[1]
 
-# What the library raises with a message for the user. Anything else is a bug and keeps its traceback.
+# The errors with a message for the user. Any other error is a bug and keeps its traceback.
 TOLD = (ValueError, OSError, ImportError, MemoryError)
 MORE_TOLD = {"gnpool.store.errors": ["StoreError"], "gnpool.engine.cluster": ["LostError", "UnitError"]}
-# Of these, what the user can mend by giving other options or files: status 2, as for a misspelled option.
+# Of these, the errors that other options or files can mend have status 2, like a misspelled option.
 PLACES = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
-ARGUMENT = re.compile(r"(?:\w+: )?(?='\w+' )")  # how an error of a function begins that is about an argument
+ARGUMENT = re.compile(r"(?:\w+: )?(?='\w+' )")  # the beginning of an error about an argument of a function
 
 
 @contextmanager
 def reporting(options: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
     """Turn an interruption, or an error that is meant for the user, into one line on stderr and an exit status.
 
-    ``options`` are what the user typed for the arguments of functions, by their names.
+    ``options`` gives the option of the command for each argument of a function.
     """
     try:
         yield
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    except BrokenPipeError:  # an OSError, but nobody's mistake
+    except BrokenPipeError:  # this OSError is no mistake of the user
         raise
     except Exception as error:
         if not is_told(error):
@@ -57,14 +57,14 @@ def reporting(options: Mapping[str, str] = MappingProxyType({})) -> Iterator[Non
 
 
 def status_of(error: Exception) -> int:
-    """2 for what the user can mend by giving something else, 1 for anything else."""
+    """2 for errors that other input can mend, 1 for all others."""
     reason = error.__cause__ or error if type(error).__name__ == "StoreError" else error
     theirs = isinstance(reason, (ValueError, *PLACES)) or type(reason).__name__ == "NotRegularError"
     return BAD_USAGE if theirs else FAILED
 
 
 def in_options(message: str, options: Mapping[str, str]) -> str:
-    """A message about arguments of a function, such as 'seed', in the options of a command, such as --seed."""
+    """A message with options of the command, such as --seed, in place of arguments of a function, such as 'seed'."""
     begin = ARGUMENT.match(message)
     names = {f"'{name}'": option for name, option in options.items()}
     if begin is None or message[begin.end() :].split(" ", 1)[0] not in names:
@@ -73,7 +73,7 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
 
 
 def check_resources() -> None:
-    """Leave with a line if the shell allows fewer files or less memory than the libraries need to start."""
+    """Exit with a message if the shell allows fewer files or less memory than the libraries need to start."""
     try:
         import resource
     except ImportError:  # Windows
@@ -98,7 +98,7 @@ def show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Show a warning of this package as one line; those of libraries are for developers, and shown to nobody else."""
+    """Show a warning of this package as one line. Warnings of libraries are for developers and are not shown."""
     if os.environ.get("GNPOOL_TRACEBACK") == "1":
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
     elif category.__module__.startswith("gnpool") or PACKAGE in Path(filename).parents:
@@ -106,7 +106,7 @@ def show_warning(
 
 
 def leave_at_once(status: int) -> None:
-    """End the process after what was registered for its end, and without taking torch apart, which takes seconds."""
+    """Run the exit handlers and end the process without unloading torch, which takes seconds."""
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
@@ -116,7 +116,7 @@ def leave_at_once(status: int) -> None:
 
 def is_told(error: Exception) -> bool:
     """Whether the message of an error is meant for the user."""
-    found = [  # not imported here: they bring torch along
+    found = [  # looked up, not imported, since importing them would import torch
         getattr(sys.modules[module], name)
         for module, names in MORE_TOLD.items()
         for name in (names if module in sys.modules else ())
@@ -125,7 +125,7 @@ def is_told(error: Exception) -> bool:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether memory or threads have run out, in the words of Python or of torch."""
+    """Whether an error of Python or torch means that memory or threads have run out."""
     text = str(error)
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(mark in text for mark in OUT_OF_MEMORY)
@@ -133,7 +133,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def describe(error: Exception) -> str:
-    """The message of an error, without the number that Python puts before those of the system."""
+    """The message of an error, without the number that Python adds to errors of the system."""
     if is_out_of_memory(error):
         words = " ".join(str(error).split())
         return "there is not enough memory" + (f" ({words[:MOST_SHOWN]})" if words else "")

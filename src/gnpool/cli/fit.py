@@ -37,41 +37,42 @@ def fit(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model, fit.json and the picture.")],
     force: Annotated[bool, typer.Option("--force", help="Replace a fit of other data that is in --out.")] = False,
-    target: Annotated[LevelName, typer.Option(help="Whether graphs or nodes have a target.")] = "graph",
+    target: Annotated[LevelName, typer.Option(help="Predict targets of graphs or of nodes.")] = "graph",
     task: Annotated[
         Literal["regression", "classification"] | None,
-        typer.Option(help="What to predict: numbers or classes.  [default: seen from the target]"),
+        typer.Option(help="Predict numbers or classes.  [default: decided by the target]"),
     ] = None,
     split: Annotated[Literal["size", "random"], typer.Option(help="Test on the largest graphs, or on any.")] = "size",
     train_up_to: Annotated[
-        int | None, typer.Option(min=1, help="Train on graphs of at most so many nodes.  [default: from the data]")
+        int | None, typer.Option(min=1, help="Train on graphs with at most this many nodes.  [default: from the data]")
     ] = None,
     test_from: Annotated[
-        int | None, typer.Option(min=1, help="Test on graphs of at least so many nodes.  [default: all larger ones]")
+        int | None,
+        typer.Option(min=1, help="Test on graphs with at least this many nodes.  [default: all larger ones]"),
     ] = None,
     part: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN", help="Column that says train, validation or test for each graph or node; it is the split."
+            metavar="COLUMN", help="Split by this column, which says train, validation or test for each graph or node."
         ),
     ] = None,
     y: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="Column with the target; repeat it for several targets.  [default: y]"),
+        typer.Option(metavar="COLUMN", help="The column with the target. Repeat it for several targets.  [default: y]"),
     ] = None,
-    metric: Annotated[MetricName, typer.Option(help="What is reported first; fit.json has all of them.")] = "error",
+    metric: Annotated[MetricName, typer.Option(help="Report this measure first; fit.json has all of them.")] = "error",
     class_weights: Annotated[
         Literal["balanced"] | None,
-        typer.Option(help="Let all classes count alike in training.  [default: as they are]"),
+        typer.Option(help="Make all classes count alike in training.  [default: no weights]"),
     ] = None,
     categorical: Categorical = None,
     ignore: Ignore = None,
     directed: Directed = False,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Length of each training.  [default: from the number of graphs]")
+        int | None, typer.Option(min=1, help="Number of epochs of each training.  [default: from the number of graphs]")
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Networks of each kind.  [default: 3, or 1 for much data]")
+        int | None, typer.Option(min=1, help="Number of networks of each kind.  [default: 3, or 1 for large data]")
     ] = None,
     seed: Seed = 0,
     dropout: Annotated[float, typer.Option(min=0.0, max=0.99, help="Dropout of the deeper networks.")] = 0.0,
@@ -80,18 +81,18 @@ def fit(
     engine: EngineName = "local",
     address: Address = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder that keeps what is trained, so that it can be interrupted.")
+        Path | None, typer.Option(help="Keep trained networks in this folder, so that an interrupted fit can resume.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Find the law or the pooling behind your own data.
 
-    The model it leaves should keep working on larger graphs. Looks for a formula, trains GNP beside the fixed poolings
-    on the smaller graphs, replaces what GNP learned by exact poolings where validation agrees, and tests on the largest
-    graphs. Nothing is written before all is done, except to --cache.
+    The saved model should keep working on larger graphs. The command searches for a formula, trains GNP beside the
+    fixed poolings on the smaller graphs, replaces learned poolings by exact ones if validation agrees, and tests on the
+    largest graphs. It writes nothing before it has finished, except to --cache.
     """
     if address is not None and engine != "ray":
-        raise typer.BadParameter("it is that of a Ray cluster; use it with --engine ray", param_hint="'--address'")
+        raise typer.BadParameter("this is the address of a Ray cluster; add --engine ray", param_hint="'--address'")
     with before_writing(out):
         from gnpool.fit.result import check_out, check_same_data, write_result
 

@@ -1,4 +1,4 @@
-"""``gnpool influence``: simulate cascades, choose seeds, train an estimator."""
+"""``gnpool influence`` simulates cascades, chooses seeds, and trains an estimator."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from gnpool.data import EdgeList
     from gnpool.influence import CascadeGraph
 
-SHOWN = 20  # seeds or nodes of a printed list
-CHECKED = 10_000  # simulations of chosen seeds
+SHOWN = 20  # most seeds or nodes in a printed list
+CHECKED = 10_000  # simulations that measure the chosen seeds
 
 app = typer.Typer(
     name="influence",
-    help="Tell how far something spreads in a graph, and from where.",
-    epilog="GRAPH has lines 'source target probability': blanks, tabs or commas, gz, names or numbers; see 'simulate'.",
+    help="Estimate how far something spreads in a graph, and choose where it should start.",
+    epilog="GRAPH has lines 'source target probability', plain or gzipped; 'simulate --help' describes the format.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -33,14 +33,14 @@ GraphFile = Annotated[
 ]
 Duplicates = Annotated[
     Literal["error", "combine"],
-    typer.Option(help="An edge that comes twice: an error, or one edge of probability 1 - (1 - p)(1 - p')."),
+    typer.Option(help="Treat a repeated edge as an error, or combine both to probability 1 - (1 - p)(1 - p')."),
 ]
 
 
 @app.command(cls=Command, epilog="Example: gnpool influence simulate graph.txt --seeds seeds.txt --runs 100000")
 def simulate(
     graph: GraphFile,
-    seeds: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The seeds, a name in each line.")],
+    seeds: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="File with one seed per line.")],
     runs: Annotated[int, typer.Option(min=1, help="Number of cascades.")] = 10_000,
     seed: Seed = 0,
     duplicates: Duplicates = "error",
@@ -48,16 +48,16 @@ def simulate(
     engine: EngineName = "local",
     address: Address = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="CSV for the probability of every node to become active.")
+        Path | None, typer.Option("--out", "-o", help="CSV file for the probability of each node to become active.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Estimate how many nodes the seeds activate.
 
     In the independent cascade model, a node that becomes active tries once to activate each of its out-neighbours, and
-    succeeds with the probability of the edge. The graph is a list of lines 'source target probability'; empty lines and
-    lines that begin with #, % or // are left out, and so are edges from a node to itself. A first line 'nodes edges'
-    says that nodes are numbers from 0.
+    succeeds with the probability of the edge. The graph is a file of lines 'source target probability', separated by
+    blanks, tabs or commas, plain or gzipped. Empty lines, lines that begin with #, % or //, and edges from a node to
+    itself are left out. After a first line 'nodes edges', nodes are numbers from 0; otherwise they may have any names.
     """
     from gnpool.engine import open_engine
     from gnpool.influence import simulate as run
@@ -100,28 +100,30 @@ def maximize(
     graph: GraphFile,
     k: Annotated[int, typer.Option("-k", min=1, help="How many seeds to choose.")] = 100,
     model: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Choose by this model of 'influence train'.")
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Choose with this model, which 'influence train' wrote."),
     ] = None,
     method: Annotated[
         Literal["celf-mc", "degree", "random"] | None,
-        typer.Option(help="Choose without a model; celf-mc is greedy by simulation.  [default: celf-mc]"),
+        typer.Option(help="Choose without a model; celf-mc is greedy with simulations.  [default: celf-mc]"),
     ] = None,
-    sample: Annotated[int, typer.Option(min=1, help="Cascades behind each choice of celf-mc.")] = 1000,
-    runs: Annotated[int, typer.Option(min=1, help="Cascades that measure the chosen seeds.")] = CHECKED,
+    sample: Annotated[int, typer.Option(min=1, help="Number of cascades for each estimate of celf-mc.")] = 1000,
+    runs: Annotated[int, typer.Option(min=1, help="Number of cascades that measure the chosen seeds.")] = CHECKED,
     seed: Seed = 0,
     duplicates: Duplicates = "error",
     device: DeviceName = "auto",
     engine: EngineName = "local",
     address: Address = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File for the seeds, a name in each line, best first.")
+        Path | None, typer.Option("--out", "-o", help="File for the seeds, one per line, best first.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Choose the seeds that activate the most nodes.
 
-    Greedily, one after another, without looking at all nodes each time (CELF); where the probabilities are small an
-    upper bound of the influence spares most of the first look, too (UBLF). A model estimates many candidates at once.
+    Seeds are chosen greedily, one after another. CELF avoids looking at all nodes each time. If the probabilities are
+    small, an upper bound of the influence also saves most of the first look (UBLF). A model estimates many candidates
+    at once.
     """
     from gnpool.engine import open_engine
     from gnpool.influence import choose_seeds, load_monstor
@@ -162,7 +164,7 @@ def maximize(
             write(place, "".join(f"{name}\n" for name in names).encode())
         except OSError:
             if not json:
-                say(f"seeds: {', '.join(names)}")  # so that they are not lost
+                say(f"seeds: {', '.join(names)}")  # the file could not be written
             raise
         if not json:
             say(f"wrote {out}")
@@ -176,7 +178,7 @@ def maximize(
 )
 def train(
     graphs: Annotated[
-        list[Path], typer.Argument(metavar="GRAPH...", exists=True, dir_okay=False, help="Graphs to learn from.")
+        list[Path], typer.Argument(metavar="GRAPH...", exists=True, dir_okay=False, help="The graphs to learn from.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the model.")],
     aggr: Annotated[
@@ -184,27 +186,28 @@ def train(
     ] = "gnp",
     sets: Annotated[
         int,
-        typer.Option(min=2, help="Seed sets of each of the two kinds to learn from, on each graph; published: 2000."),
+        typer.Option(min=2, help="Seed sets of each of the two kinds on each graph; the paper has 2000."),
     ] = 50,
     simulations: Annotated[
-        int, typer.Option(min=1, max=32_767, help="Cascades of each of them; published: 10000.")
+        int, typer.Option(min=1, max=32_767, help="Cascades from each seed set; the paper has 10000.")
     ] = 1000,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of training; published: 100.")] = 30,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of training; the paper has 100.")] = 30,
     seed: Seed = 0,
     duplicates: Duplicates = "error",
     device: DeviceName = "auto",
     engine: EngineName = "local",
     address: Address = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder that keeps simulations and state, so that it can be interrupted.")
+        Path | None,
+        typer.Option(help="Keep simulations and state in this folder, so that an interrupted training can resume."),
     ] = None,
     json: Json = False,
 ) -> None:
     """Train MONSTOR, which estimates the influence of seeds.
 
-    It works on graphs it has not seen. The command simulates cascades from random seed sets on each graph, and learns
-    to predict a step from the steps before. The epoch, and how often the model is applied, are chosen by the error of
-    the influence on sets kept apart.
+    The model works on graphs that it has not seen. The command simulates cascades from random seed sets on each graph,
+    and learns to predict a step from the steps before. Held-out seed sets choose the epoch, and how often the model is
+    applied, by the error of the influence.
     """
     from gnpool.engine import open_engine
     from gnpool.influence import Part, fit_monstor, make_labels, save_monstor
@@ -244,7 +247,7 @@ def train(
         show_json({**about, "aggr": aggr, "stacked": found.stacked, "out": str(out)})
         return
     show_table(
-        "Error of the influence on seed sets kept apart",
+        "Error of the influence on held-out seed sets",
         ["model", "root mean square", "of the influence", "epoch", "applied"],
         [
             [
@@ -271,7 +274,7 @@ def read_graph(path: Path, duplicates: str) -> tuple[EdgeList, CascadeGraph]:
 
 
 def read_seeds(path: Path, edges: EdgeList) -> list[int]:
-    """The nodes that a file names, one in each line; # begins a comment."""
+    """The nodes that a file names, one per line; # begins a comment."""
     from gnpool.data import DataError
     from gnpool.store.regular import read_regular
 
@@ -285,7 +288,7 @@ def read_seeds(path: Path, edges: EdgeList) -> list[int]:
         if name and not name.startswith("#"):
             names.setdefault(name, number)
     if not names:
-        raise DataError("there are no seeds in it", file=str(path))
+        raise DataError("the file has no seeds; write one per line", file=str(path))
     try:
         return edges.numbers(list(names))
     except ValueError as error:
@@ -312,6 +315,6 @@ def _describe(edges: EdgeList, network: CascadeGraph) -> str:
 
 @contextmanager
 def _bar(description: str) -> Iterator[Callable[[int, int], None]]:
-    """Progress on stderr; call it with what is done, and of how much."""
+    """A progress bar on stderr; its function takes the amount done and the total."""
     with progress() as show:
         yield lambda done, total: show(f"{description}: {done:,} of {total:,}", done / max(total, 1))

@@ -1,4 +1,4 @@
-"""What the commands on users' own data share: arguments, places to write to, and progress on stderr."""
+"""The arguments, output checks and progress that the commands on users' own data share."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import typer
 
 from gnpool.cli.errors import BAD_USAGE, INTERRUPTED
 
-SECONDS = 20.0  # between lines of progress where nobody watches
-EngineName = Annotated[Literal["local", "ray"], typer.Option(help="Who does the work: this machine, or a Ray cluster.")]
+SECONDS = 20.0  # between lines of progress if stderr is not a terminal
+EngineName = Annotated[Literal["local", "ray"], typer.Option(help="Run on this machine or on a Ray cluster.")]
 Address = Annotated[
     str | None, typer.Option(help="Address of a running Ray cluster.  [default: one is started on this machine]")
 ]
 DeviceName = Annotated[
-    Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute; auto is a GPU if there is one.")
+    Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute; auto takes a GPU if there is one.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Another number, other random numbers.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Model = Annotated[
     Path,
@@ -33,38 +33,38 @@ Model = Annotated[
     ),
 ]
 Categorical = Annotated[
-    list[str] | None, typer.Option(metavar="COLUMN", help="Column whose numbers are categories; repeat it.")
+    list[str] | None, typer.Option(metavar="COLUMN", help="Column whose numbers are categories; can be repeated.")
 ]
-Ignore = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out; repeat it.")]
-Directed = Annotated[bool, typer.Option("--directed", help="Edges of the tables go one way.")]
+Ignore = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out; can be repeated.")]
+Directed = Annotated[bool, typer.Option("--directed", help="Take the edges of tables as directed.")]
 
 
 @contextmanager
 def stored_in(folder: Path) -> Iterator[None]:
-    """Turn what a result with the wrong content does to the code inside the block into one line and status 2."""
+    """Turn errors that damaged results cause inside the block into one line and status 2."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError) as error:
         if os.environ.get("GNPOOL_TRACEBACK") == "1":
             traceback.print_exc()
         words = " ".join(str(error).split())
-        text = f"{folder}: its results are damaged or of another version ({type(error).__name__}: {words:.100})"
+        text = f"{folder}: its results are damaged or come from another version ({type(error).__name__}: {words:.100})"
         typer.echo(f"Error: {text}", err=True)
         raise typer.Exit(BAD_USAGE) from None
 
 
 def output_file(path: Path, option: str = "--out", *, makes_folder: bool = False) -> Path:
-    """Where to write what a user asks for, checked before the work; a link is followed.
+    """The file to write, checked before the work; a link is followed.
 
-    Files are put in place of what was there, so that a device would be gone. With ``makes_folder`` the command makes
-    the folder itself.
+    Only an ordinary file may be there already, since it is replaced, and a device would be lost. With ``makes_folder``
+    the command makes the folder itself.
     """
     place = path.resolve() if path.is_symlink() else path
     problem = None
     if place.is_dir():
         problem = f"'{path}' is a folder"
     elif place.exists() and not place.is_file():
-        problem = f"'{path}' is no ordinary file"
+        problem = f"'{path}' is not an ordinary file"
     elif not makes_folder and not place.parent.is_dir():
         problem = f"there is no folder '{place.parent}'"
     if problem is not None:
@@ -85,7 +85,7 @@ def before_writing(place: Path) -> Iterator[None]:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, float], None]]:
-    """A bar on a terminal, a line now and then elsewhere; called with what is being done and how much of all is."""
+    """A bar on a terminal, otherwise a line now and then. Its function takes the current step and the share done."""
     if not sys.stderr.isatty():
         last = time.monotonic()
 

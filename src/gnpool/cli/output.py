@@ -1,4 +1,4 @@
-"""How commands speak: tables and JSON on stdout, progress on stderr where somebody watches."""
+"""The output of commands: tables and JSON on stdout, and progress on stderr if it is a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def say(text: str = "") -> None:
 
 
 def show_json(value: Any) -> None:
-    """Print the result for machines: strict JSON, so NaN or an infinity in it is an error."""
+    """Print the result as strict JSON, in which NaN or an infinity is an error."""
     typer.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
@@ -38,7 +38,7 @@ def show_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -
 
 @contextmanager
 def steps(total: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on stderr, shown on a terminal only; the function it gives is called as each step begins."""
+    """A progress bar on stderr, shown on a terminal only. Its function is called when a step begins."""
     bar = Progress(
         BarColumn(bar_width=20),
         MofNCompleteColumn(),

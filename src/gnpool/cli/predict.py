@@ -18,9 +18,9 @@ EPILOG = "Example: gnpool predict my-fit new-graphs -o predictions.csv"
 def predict(
     model: Model,
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="Graphs in any format of 'gnpool fit'; no targets needed.")
+        str, typer.Argument(metavar="DATA", help="Graphs in any format of 'gnpool fit'; targets are not needed.")
     ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file to write.  [default: print it]")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The CSV file to write.  [default: print it]")] = None,
     categorical: Categorical = None,
     ignore: Ignore = None,
     directed: Directed = False,
@@ -29,8 +29,8 @@ def predict(
 ) -> None:
     """Predict with a saved model.
 
-    The result is a line of CSV for each graph or node. A bar shows how much is done. Beyond the data itself, memory is
-    needed for about a million nodes, or for the largest graph.
+    The result has a line of CSV for each graph or node. A bar shows the progress. Beyond the data itself, the command
+    needs memory for about a million nodes, or for the largest graph.
     """
     place = None if out is None else output_file(out)
     from gnpool.data import read_graphs

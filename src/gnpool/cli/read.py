@@ -25,17 +25,19 @@ def read(
             metavar="MODEL",
             exists=True,
             file_okay=False,
-            help="A folder of 'gnpool fit', whose learned GNP is read, a saved model, or a folder of 'gnpool "
+            help="A folder of 'gnpool fit' (its learned GNP is read), a saved model, or a folder of 'gnpool "
             "reproduce'.",
         ),
     ],
     table: Annotated[
-        str | None, typer.Option("--table", "-t", help="In a folder of 'gnpool reproduce': the table of the model.")
+        str | None, typer.Option("--table", "-t", help="The table of the model, in a folder of 'gnpool reproduce'.")
     ] = None,
-    row: Annotated[str, typer.Option(help="Its row; GNP* shows what it was crystallised to.")] = "GNP",
-    column: Annotated[str | None, typer.Option(help="Its column.  [default: the first that the row has]")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
-    preset: Annotated[PresetName, typer.Option(help="Preset that it was trained with.")] = "paper",
+    row: Annotated[str, typer.Option(help="The row of the model; GNP* shows its exact poolings.")] = "GNP",
+    column: Annotated[
+        str | None, typer.Option(help="The column of the model.  [default: the first one of the row]")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the run.")] = 0,
+    preset: Annotated[PresetName, typer.Option(help="The preset of the training.")] = "paper",
     figure: Annotated[
         Path | None, typer.Option(help="Draw the plane of poolings into this file (.png, .svg, .pdf).")
     ] = None,
@@ -43,9 +45,10 @@ def read(
 ) -> None:
     """Say which pooling a trained model has learned.
 
-    MODEL is a folder with model.json and model.safetensors, whose exponents are compared with the named poolings in
-    the plane of p and the growth; or a folder that 'gnpool reproduce' wrote, where --table and --row name the model.
-    Then the comparison is made on its validation data, value by value, and a figure shows the way taken in training.
+    MODEL may be a folder with model.json and model.safetensors. Its exponents are then compared with the named poolings
+    in the plane of p and the growth. MODEL may also be a folder that 'gnpool reproduce' wrote; --table and --row choose
+    the model in it. The poolings are then compared on its validation data, value by value, and a figure shows the path
+    of training.
     """
     learned = model / "learned"  # in a folder of 'gnpool fit'
     if (model / "fit.json").exists() and learned.is_dir():
@@ -54,10 +57,12 @@ def read(
 
     saved = is_saved_model(model)
     if saved and table is not None:
-        raise typer.BadParameter("a saved model stands in no table", param_hint="'--table'")
+        raise typer.BadParameter(
+            "this option is for folders of 'gnpool reproduce', and MODEL is a saved model", param_hint="'--table'"
+        )
     if not saved and table is None:
         known = (model / "units").is_dir()
-        hint = "say which model of these results" if known else f"{model} holds neither a model.json nor results"
+        hint = "name a table of these results" if known else f"{model} holds neither a model.json nor results"
         raise typer.BadParameter(hint, param_hint="'--table'" if known else "'MODEL'")
     if figure is not None:
         figure = output_file(figure, "--figure", makes_folder=True)
@@ -74,7 +79,7 @@ def read(
         if not any(isinstance(module, GNPAggregation) for module in network.modules()):
             if figure is not None:
                 raise typer.BadParameter(
-                    "the poolings of this model are exact: no point to draw", param_hint="'--figure'"
+                    "the poolings of this model are exact, so there is nothing to draw", param_hint="'--figure'"
                 )
             _show_exact(exact_poolings(network), json)
             return
@@ -89,11 +94,11 @@ def read(
         return
     say(str(reading))
     if form is not None:
-        say(f"Of both forms of the network validation chose {form!r}.")
+        say(f"Of the two forms of the network, validation chose {form!r}.")
     if not reading.with_data:
-        say("Distances are those in the plane of p and the growth, since a saved model has no data with it.")
+        say("Distances are those in the plane of p and the growth, since a saved model comes without data.")
     if crystal is not None:
-        say(f"Crystallised to {crystal['text']}: {crystal['reason']}.")
+        say(f"Crystallized to {crystal['text']}: {crystal['reason']}.")
     if figure is not None:
         say(f"wrote {figure}")
 
@@ -102,7 +107,7 @@ def _show_exact(poolings: dict[str, str], json: bool) -> None:
     if json:
         show_json({"exact": poolings})
         return
-    say("Nothing is learned here; the poolings are exact:")
+    say("This model has no learned pooling; its poolings are exact:")
     for path, name in poolings.items():
         say(f"  {path}: {name}")
 
@@ -127,7 +132,7 @@ def _read_cell(
 
 
 def _check_drawing() -> None:
-    """A missing matplotlib shows now, and not after the reading."""
+    """Raise an error now, and not after the reading, if matplotlib is missing."""
     from gnpool.report.figures import new_figure
 
     new_figure(1.0, 1.0)

@@ -23,55 +23,57 @@ def report(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", exists=True, file_okay=False, help="What 'gnpool reproduce' or 'gnpool fit' wrote."
+            metavar="DIR", exists=True, file_okay=False, help="A folder that 'gnpool reproduce' or 'gnpool fit' wrote."
         ),
     ],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", dir_okay=False, help="The page to write.  [default: DIR/report.html]"),
     ] = None,
-    table: Annotated[list[str] | None, typer.Option("--table", "-t", help="Show this table only; repeat it.")] = None,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", "-t", help="Show only this table; can be repeated.")
+    ] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the tables as Markdown, and write no page.")
     ] = False,
     refresh: Annotated[
         bool,
-        typer.Option(
-            "--refresh", help="Compute all tables anew from the stored scores, also those that are not finished."
-        ),
+        typer.Option("--refresh", help="Compute all tables anew from the stored scores, even unfinished ones."),
     ] = False,
     fill: Annotated[
         list[Path] | None,
         typer.Option(
             exists=True,
-            help="Write the record anew into the marked blocks of this Markdown file, or of all those in a folder.",
+            help="Update the marked blocks of this Markdown file, or of all Markdown files in a folder.",
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="With --fill: change nothing, and fail if a file is out of step.")
+        bool, typer.Option("--check", help="With --fill, change nothing, and fail if a file is out of date.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print answer, verdicts and intervals as JSON.")] = False,
 ) -> None:
     """Turn results into one page that opens anywhere.
 
-    It shows the answer, charts, tables beside the paper's, and what was run. The page needs no network and no server. A
-    folder that holds raw scores but no results.json, since its tables are not finished, is shown as far as it is. Of a
-    folder that holds one such folder, that one is meant.
+    The page shows the answer, charts, tables beside the paper's, and how they were run. It needs no network and no
+    server. If a folder has raw scores but no results.json yet, the page shows what is finished. DIR may also be a
+    folder that contains one such folder.
 
-    With --fill, files are kept in step with the scores: each block between the lines '<!-- gnpool:NAME -->' and
-    '<!-- gnpool:end -->' is written anew. NAME is headline, summary, counts, verdicts, differing, cells, origin,
-    cost, form_counts, form, spread_counts or spread.
+    With --fill, each block between the lines '<!-- gnpool:NAME -->' and '<!-- gnpool:end -->' is replaced by text from
+    the scores. NAME is headline, summary, counts, verdicts, differing, cells, origin, cost, form_counts, form,
+    spread_counts or spread.
     """
     if markdown and (json or out is not None):
-        raise typer.BadParameter("it prints Markdown and nothing else", param_hint="'--markdown'")
+        raise typer.BadParameter(
+            "it prints Markdown only; leave out the other output options", param_hint="'--markdown'"
+        )
     if out is not None:
         out = output_file(out, makes_folder=True)
     if check and not fill:
-        raise typer.BadParameter("it needs a file to look at", param_hint="'--check'")
+        raise typer.BadParameter("it checks files; name them with --fill", param_hint="'--check'")
     folder = _study_folder(folder)
     if fill:
         if markdown or table or out is not None:
-            raise typer.BadParameter("it fills files and nothing else", param_hint="'--fill'")
+            raise typer.BadParameter("it only fills files; leave out the other output options", param_hint="'--fill'")
         fill_files(folder, [path for one in fill for path in _with_blocks(one)], check=check, json=json)
         return
     from gnpool.lab.stored import filled, stored_tables
@@ -85,7 +87,8 @@ def report(
         typer.echo(f"Warning: {damage}", err=True)
     if refresh or (not study.tables and study.fit is None):
         study = dataclasses.replace(study, tables=stored_tables(folder) or study.tables)
-    elif study.fit is None:  # results.json has the tables of the last run; earlier ones have left their scores
+    # results.json has only the tables of the last run; the store also has scores of earlier runs
+    elif study.fit is None:
         known = {one["table"] for one in study.tables}
         done = [one for one in stored_tables(folder) if one["table"] not in known and filled(one) == len(one["cells"])]
         study = dataclasses.replace(study, tables=[*study.tables, *done])
@@ -107,7 +110,7 @@ def report(
 
 
 def fill_files(folder: Path, files: list[Path], *, check: bool, json: bool) -> None:
-    """Write the blocks of Markdown files anew, or see whether that would change them."""
+    """Update the blocks of Markdown files, or check whether that would change them."""
     from gnpool.lab.record import record
     from gnpool.report.markdown.blocks import fill
     from gnpool.report.markdown.record import record_blocks
@@ -117,7 +120,8 @@ def fill_files(folder: Path, files: list[Path], *, check: bool, json: bool) -> N
         raise typer.BadParameter(f"{folder} holds no raw scores", param_hint="'DIR'")
     blocks = record_blocks(record(folder))
     old = {path: path.read_text(encoding="utf-8") for path in files}
-    new = {path: fill(text, blocks, str(path)) for path, text in old.items()}  # all of them, before any is written
+    # all texts are made before any file is written
+    new = {path: fill(text, blocks, str(path)) for path, text in old.items()}
     stale = [path for path in files if new[path] != old[path]]
     if not check:
         for path in stale:
@@ -126,14 +130,14 @@ def fill_files(folder: Path, files: list[Path], *, check: bool, json: bool) -> N
         show_json({"stale" if check else "written": [str(path) for path in stale]})
     else:
         for path in files:
-            words = ("is out of step" if check else "written anew") if path in stale else "is in step"
+            words = ("is out of date" if check else "was updated") if path in stale else "is up to date"
             say(f"{path} {words}")
     if check and stale:
         raise typer.Exit(FAILED)
 
 
 def _with_blocks(path: Path) -> list[Path]:
-    """The file itself, or of a folder every Markdown file that has blocks of the record."""
+    """The file itself, or every Markdown file of a folder that has blocks of the record."""
     if not path.is_dir():
         return [path]
     found = [
@@ -145,7 +149,7 @@ def _with_blocks(path: Path) -> list[Path]:
 
 
 def _study_folder(folder: Path) -> Path:
-    """The folder itself, the fit that a saved model is part of, or the only folder in it that has results."""
+    """The folder itself, the fit that contains a saved model, or the only folder inside that has results."""
     if (folder / "model.json").exists() and (folder.resolve().parent / "fit.json").exists():
         return folder.resolve().parent
     marks = ("units", "results.json", "fit.json")
@@ -158,7 +162,7 @@ def _chosen(study: StoredStudy, names: list[str]) -> list[dict[str, Any]]:
     for name in names:
         if name not in tables:
             raise typer.BadParameter(
-                f"there is no table {name!r} in it; there are {', '.join(tables)}", param_hint="'--table'"
+                f"the results have no table {name!r}; their tables are {', '.join(tables)}", param_hint="'--table'"
             )
     return [tables[name] for name in dict.fromkeys(names)]
 

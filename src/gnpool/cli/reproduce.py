@@ -21,60 +21,68 @@ if TYPE_CHECKING:
 
 EPILOG = "Example: gnpool reproduce exp_graph_harmonic --preset quick"
 ALL = "all"
-PresetName = Literal["smoke", "quick", "paper"]  # gnpool.lab.PRESETS, which would bring torch along
+PresetName = Literal["smoke", "quick", "paper"]  # those of gnpool.lab.PRESETS, whose import would import torch
 
 
 def reproduce(
     tables: Annotated[
-        list[str], typer.Argument(metavar="TABLE...", help="Tables and figures by id, or 'all'; see 'gnpool tables'.")
+        list[str],
+        typer.Argument(metavar="TABLE...", help="Names of tables and figures, or 'all'; 'gnpool tables' lists them."),
     ],
     preset: Annotated[
-        PresetName, typer.Option(help="How much: smoke (seconds), quick (minutes on 2 cores), paper (everything).")
+        PresetName,
+        typer.Option(help="How much to do: smoke (seconds), quick (minutes on 2 cores) or paper (everything)."),
     ] = "quick",
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Folder of raw scores, weights and results.json.  [default: results/PRESET]"),
+        typer.Option("--out", "-o", help="Folder for raw scores, weights and results.json.  [default: results/PRESET]"),
     ] = None,
     device: DeviceName = "auto",
     search: Annotated[
         Literal["all", "point"],
-        typer.Option(help="all: every setting with every seed; point: each once, then the best with every seed."),
+        typer.Option(
+            help="all runs every setting with every seed; point runs each once, then the best with every seed."
+        ),
     ] = "all",
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Trainings side by side.  [default: number of cores; 4 on a GPU]")
+        int | None,
+        typer.Option(min=1, help="Number of trainings side by side.  [default: number of cores; 4 on a GPU]"),
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, max=20, help="Seeds of a cross-validation (graphcl_*).  [default: the preset's]"),
+        typer.Option(
+            min=1, max=20, help="Number of seeds of a cross-validation (graphcl_*).  [default: from the preset]"
+        ),
     ] = None,
     folds: Annotated[
-        int | None, typer.Option(min=1, max=10, help="Folds of a cross-validation to test.  [default: the preset's]")
+        int | None,
+        typer.Option(min=1, max=10, help="Number of folds of a cross-validation to test.  [default: from the preset]"),
     ] = None,
     engine: EngineName = "local",
     address: Address = None,
-    data_seed: Annotated[
-        int, typer.Option(min=0, help="Another number, other generated graphs and sets of the same kind.")
-    ] = 0,
+    data_seed: Annotated[int, typer.Option(min=0, help="Seed of the generated graphs and sets.")] = 0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what it would take here, in time and memory, and write nothing.")
+        bool, typer.Option("--dry-run", help="Show the time and memory that it would take here, and write nothing.")
     ] = False,
-    dataset: Annotated[list[str] | None, typer.Option(help="Cross-validate on this data set alone; repeat it.")] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="Cross-validate on this data set only; can be repeated.")
+    ] = None,
     train: Annotated[
         bool,
         typer.Option(
-            "--train/--no-training", help="Train what is missing, or only test and crystallise what is stored."
+            "--train/--no-training", help="Train what is missing, or only test and crystallize stored models."
         ),
     ] = True,
     test: Annotated[
         bool,
-        typer.Option("--test/--no-tests", help="Test and crystallise models of generated data, or only train them."),
+        typer.Option("--test/--no-tests", help="Test and crystallize models of generated data, or only train them."),
     ] = True,
     json: Json = False,
 ) -> None:
     """Reproduce tables and figures of the paper.
 
-    The published numbers stand beside ours. It can be stopped at any moment, by Ctrl-C or by a power cut: the same
-    command goes on from there, with the same end result. Tables that need the same models share them if they share the
+    The result shows the published numbers beside ours. You can stop the command at any moment, even by a power cut: run
+    it again and it resumes, with the same result. Tables that need the same models share them if they are in the same
     folder.
     """
     names = choose(tables)
@@ -108,7 +116,7 @@ def reproduce(
         _note(f"Error: {error}")
         raise typer.Exit(FAILED) from None
     except KeyboardInterrupt:
-        _note(f"Stopped. Everything finished is kept in {folder}; the same command goes on from there.")
+        _note(f"Stopped. Everything finished is kept in {folder}; run the same command again to resume.")
         raise typer.Exit(INTERRUPTED) from None
     drawn = [pictures[table["table"]](table, folder) for table in results["tables"] if table["table"] in pictures]
     if json:
@@ -119,11 +127,11 @@ def reproduce(
     for path in [folder / "results.json", *drawn]:
         say(f"wrote {path}")
     if not test:
-        say("Only trained: the same command with --no-training in place of --no-tests does the rest.")
+        say("Models were only trained. To test them, run the same command with --no-training instead of --no-tests.")
 
 
 def show_plan(names: Sequence[str], folder: Path, *, preset: str, json: bool, **options: Any) -> None:
-    """Print what a run with these options would take on this machine; an error if it does not fit."""
+    """Print the time and memory that a run with these options would take here; an error if it does not fit."""
     from gnpool.lab.plan import plan
 
     found = plan(names, folder, preset=preset, **options)
@@ -149,7 +157,7 @@ def show_plan(names: Sequence[str], folder: Path, *, preset: str, json: bool, **
 
 
 def run_with_progress(names: Sequence[str], folder: Path, **options: Any) -> dict[str, Any]:
-    """Call :func:`gnpool.lab.reproduce` and show on stderr how far it is and what is odd."""
+    """Call :func:`gnpool.lab.reproduce`, and show progress and warnings on stderr."""
     from gnpool.lab import reproduce as run
 
     with _progress() as show, _warnings_as_lines():
@@ -164,7 +172,7 @@ def run_with_progress(names: Sequence[str], folder: Path, **options: Any) -> dic
 
 
 def choose(names: Sequence[str]) -> list[str]:
-    """The names of tables, checked; ``all`` stands for every one whose data is at hand."""
+    """The names of tables, checked; ``all`` means every table whose data are at hand."""
     from gnpool.lab.registry import at_hand_tables, table_names
 
     known = table_names()
@@ -179,12 +187,12 @@ def choose(names: Sequence[str]) -> list[str]:
 
 
 def default_folder(preset: str) -> Path:
-    """Where the results of a preset go if the user does not say."""
+    """The default folder for the results of a preset."""
     return Path("results") / preset
 
 
 def show_result(table: dict[str, Any]) -> None:
-    """Print a table of results.json, how it compares with the paper, and what was reduced."""
+    """Print a table of results.json, its comparison with the paper, and what was reduced."""
     from gnpool.report import grids, pair_lines, run_so_far, verdict_counts
 
     for grid in grids(table):
@@ -218,7 +226,7 @@ def show_lines(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -
 
 
 def _painters(names: Sequence[str]) -> dict[str, Callable[[Mapping[str, Any], Path], Path]]:
-    """How to draw those of the tables that are figures; a missing matplotlib shows now, and not after hours."""
+    """Functions that draw the tables that are figures; a missing matplotlib is an error now, and not after hours."""
     from gnpool.report.figures import FIGURES, new_figure
 
     wanted: dict[str, Callable[[Mapping[str, Any], Path], Path]] = {n: FIGURES[n] for n in names if n in FIGURES}
@@ -229,7 +237,7 @@ def _painters(names: Sequence[str]) -> dict[str, Callable[[Mapping[str, Any], Pa
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Event], None]]:
-    """What to do with events: a live display on a terminal, a line for each finished training elsewhere."""
+    """A function that shows events: live on a terminal, otherwise a line for each finished training."""
     if not sys.stderr.isatty():
         yield _print_event
         return

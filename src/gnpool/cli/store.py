@@ -1,4 +1,4 @@
-"""``gnpool store``: what can be done to a folder of results as a whole."""
+"""``gnpool store`` works on a folder of results as a whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gnpool.cli.output import say, show_json
 
 app = typer.Typer(
     name="store",
-    help="Keep a folder of results in few files.",
+    help="Manage a folder of results.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -22,26 +22,29 @@ app = typer.Typer(
 
 @app.callback()
 def _commands() -> None:
-    """Keep a folder of results."""  # with it, the only command has its name
+    """Manage a folder of results."""  # without this callback, typer would drop the name of the only command
 
 
 @app.command(cls=Command, epilog="Example: gnpool store pack results/quick --drop 'metric/*'")
 def pack(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="What 'gnpool reproduce' wrote.")
+        Path,
+        typer.Argument(metavar="DIR", exists=True, file_okay=False, help="A folder that 'gnpool reproduce' wrote."),
     ],
-    table: Annotated[str | None, typer.Option("--table", "-t", help="Only units of this table of the store.")] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", "-t", help="Pack only units of this table of the store.")
+    ] = None,
     drop: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Leave out tensors of such names, for good; repeat it."),
+        typer.Option(metavar="PATTERN", help="Delete tensors with such names for good; can be repeated."),
     ] = None,
     json: Json = False,
 ) -> None:
     """Put many small files of results into one zip file.
 
-    Units of the store that are files of their own go into DIR/units/1.zip, or the next number. Every command reads
-    units from there as before, and writes new ones as files of their own. 'unzip -d DIR/units DIR/units/1.zip' undoes
-    it. Scores are always kept.
+    Units of the store that are single files go into DIR/units/1.zip, or the next free number. Every command reads
+    packed units as before, and writes new ones as single files. 'unzip -d DIR/units DIR/units/1.zip' undoes the
+    packing. Scores are always kept.
     """
     from gnpool.store import Store
 
@@ -52,7 +55,7 @@ def pack(
     if json:
         show_json(_told(found))
     elif found is None:
-        say(f"{folder} has no units that are files of their own; nothing was packed.")
+        say(f"{folder} has no units as single files; nothing was packed.")
     else:
         say(str(found))
 

@@ -16,17 +16,17 @@ EPILOG = "Example: gnpool tables --preset paper --out results/paper"
 
 
 def tables(
-    preset: Annotated[PresetName, typer.Option(help="How much of each table.")] = "quick",
+    preset: Annotated[PresetName, typer.Option(help="The preset to estimate.")] = "quick",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder to look at for what is done.  [default: results/PRESET]")
+        Path | None, typer.Option("--out", "-o", help="The folder of results to look at.  [default: results/PRESET]")
     ] = None,
     device: DeviceName = "auto",
     json: Json = False,
 ) -> None:
     """List what can be reproduced, what it costs and what is done.
 
-    Minutes are an estimate, good to a factor of two or so, and count what is missing. Once some trainings of a table
-    are done, their times correct it. Tables share models, so several cost less than their sum.
+    Minutes are an estimate for what is missing, good to about a factor of two. Once some trainings of a table are done,
+    their times correct it. Tables share models, so that several tables take less time than their sum.
     """
     from gnpool.engine import choose_device
     from gnpool.lab import Scope, all_tables
@@ -70,11 +70,9 @@ def tables(
         ],
     )
     left = _minutes(minutes_together(list(known.values()), scope, store, machine))
-    say(f"Minutes are for what is missing, by estimate; all together, with shared models: {left}.")
+    say(f"Minutes estimate what is missing. All tables together, with shared models, take {left}.")
     say(
-        f"Done counts cells that {folder} holds."
-        if store is not None
-        else f"Nothing is done: there is no folder {folder}."
+        f"Done counts the cells in {folder}." if store is not None else f"Nothing is done: there is no folder {folder}."
     )
     say(f"To run one: gnpool reproduce {next(iter(found))} --preset {preset}")
 

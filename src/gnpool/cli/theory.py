@@ -18,26 +18,27 @@ EPILOG = "Example: gnpool theory --out figures"
 
 
 def theory(
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the pictures; needs matplotlib.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for pictures, which need matplotlib.")] = None,
     json: Json = False,
-    graphs: Annotated[int, typer.Option(min=1, help="Training graphs of the kernel regressions.")] = 180,
+    graphs: Annotated[int, typer.Option(min=1, help="Number of training graphs of the kernel regressions.")] = 180,
     width: Annotated[
-        list[int] | None, typer.Option(min=1, help="Width of trained networks; repeat it.  [default: 16 64 256 1024]")
+        list[int] | None,
+        typer.Option(min=1, help="Width of trained networks; can be repeated.  [default: 16 64 256 1024]"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Another number, other graphs and networks.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the graphs and networks.")] = 0,
 ) -> None:
-    """Check by machine which readouts extrapolate, and why.
+    """Check numerically which readouts extrapolate, and why.
 
-    Kernel regression with the tangent kernels of one-layer networks on the harmonic task, networks of growing width
-    beside their kernels, a map of which pooling learns which target, and the statements of the proofs as numbers.
-    Takes about a minute. The status is 1 if a check fails.
+    The command runs kernel regression with the tangent kernels of one-layer networks on the harmonic task, compares
+    networks of growing width with their kernels, maps which pooling learns which target, and checks the statements of
+    the proofs as numbers. It takes about a minute. The exit status is 1 if a check fails.
     """
     from gnpool.theory import run_study, study_steps
     from gnpool.theory.figures import new_figure, save_figures
     from gnpool.theory.study import WIDTHS
 
     if out is not None:
-        new_figure(1.0, 1.0)  # a missing matplotlib shows now, and not after a minute
+        new_figure(1.0, 1.0)  # an error now, and not after a minute, if matplotlib is missing
         out.mkdir(parents=True, exist_ok=True)
     with steps(study_steps()) as begin:
         study = run_study(graphs=graphs, widths=width or WIDTHS, seed=seed, progress=begin)

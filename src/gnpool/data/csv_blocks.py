@@ -1,4 +1,4 @@
-"""Blocks of rows of a CSV file: cut out by kernels where the text is plain and long, by Python's reader elsewhere."""
+"""Blocks of rows of a CSV file. Kernels split long plain text; Python's reader splits everything else."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gnpool.data.errors import DataError
 from gnpool.data.files import Files
 from gnpool.data.table import Floats, Ints
 
-BYTES = 1 << 22  # read at once
+BYTES = 1 << 22  # how much is read at once
 ROWS, CELLS = (
     500,
     1 << 20,
 )  # of a block of Python's reader, at most: with more lists at once Python collects garbage often
-FIRST = 10  # cells that show what a column probably is
-QUICK, PER_COLUMN = 1 << 19, 300  # bytes from which on kernels are worth their start, in all and for each column
+FIRST = 10  # cells from which the type of a column is guessed
+QUICK, PER_COLUMN = 1 << 19, 300  # with this many bytes, in all and for each column, starting the kernels pays
 MARK = b"\xef\xbb\xbf"
-SEPARATORS = ",;\t|"  # in this order where a header has as many of one as of another
-Odd = list[tuple[int, str]]  # rows of a block, and what stands there
+SEPARATORS = ",;\t|"  # the first one wins if a header has equally many of several
+Odd = list[tuple[int, str]]  # rows of a block, and their cells
 
 
 class Block(Protocol):
@@ -34,13 +34,13 @@ class Block(Protocol):
     rows: int
 
     def numbers(self, column: int) -> tuple[Floats, Odd]:
-        """The numbers of a column, NaN where there is none, and the cells that may be something else."""
+        """The numbers of a column, NaN for empty cells, and the cells that may be something else."""
 
     def integers(self, column: int) -> tuple[Ints, Odd]:
         """The integers of a column, and the cells that may be something else."""
 
     def words(self, column: int) -> tuple[Ints, list[str]]:
-        """A column as positions in its different cells."""
+        """A column as positions in the list of its different cells."""
 
     def first(self, column: int) -> list[str]:
         """The first few cells of a column."""
@@ -89,7 +89,7 @@ class Spans:
     Args:
         text (bytes): Whole lines.
         starts, ends (array): Where the cells are, (rows, columns).
-        kinds (callable): What each column of this block is to be taken for: a number, an integer or neither.
+        kinds (callable): Whether to read each column of a block as numbers, as integers or as neither.
     """
 
     def __init__(self, text: bytes, starts: Ints, ends: Ints, kinds: Callable[[Block], NDArray[np.int8]]) -> None:
@@ -129,7 +129,7 @@ class Spans:
         if rows is None:
             return values, []
         try:
-            values[rows] = list(map(float, self._cells(rows, column)))  # numbers with many digits, most of the time
+            values[rows] = list(map(float, self._cells(rows, column)))  # mostly numbers with many digits
         except ValueError:
             return values, self._odd(rows, column)
         return values, []
@@ -165,8 +165,8 @@ class CsvFile:
     def __init__(self, files: Files, name: str, raw: Any) -> None:
         self.files, self.name, self.shown = files, name, files.shown(name)
         self._blocks = whole_lines(raw)
-        self._lines = 0  # that are behind us
-        self._reader: Any = None  # Python's, from where it is needed
+        self._lines = 0  # lines read so far
+        self._reader: Any = None  # Python's reader, once it is needed
         first = next(self._blocks, b"").removeprefix(MARK)
         while first and not first.strip(b"\r\n"):
             self._lines += first.count(b"\n")
@@ -187,7 +187,7 @@ class CsvFile:
         self.header = check_header(cells, self.shown)
 
     def blocks(self, kinds: Callable[[Block], NDArray[np.int8]]) -> Iterator[Block]:
-        """The rows; ``kinds`` tells for what each column of a block is to be taken."""
+        """The rows; ``kinds`` tells how to read each column of a block."""
         rows, least = 0, max(QUICK, PER_COLUMN * len(self.header))
         while self._reader is None and (text := next(self._blocks, None)) is not None:
             spans = self._quick(text, kinds, rows) if rows or len(text) >= least else None
@@ -208,7 +208,7 @@ class CsvFile:
             yield Cells(batch)
 
     def _quick(self, text: bytes, kinds: Callable[[Block], NDArray[np.int8]], before: int) -> Spans | None:
-        """The rows of a block; None if there is a quotation mark or a line end of old in it."""
+        """The rows of a block; None if it has a quotation mark or a carriage return as line end."""
         text = text.replace(b"\r\n", b"\n")
         if b'"' in text or b"\r" in text:
             return None
@@ -226,7 +226,7 @@ class CsvFile:
         return Spans(text, starts[: rows * width].reshape(shape), ends[: rows * width].reshape(shape), kinds)
 
     def _careful(self) -> Iterator[list[str]]:
-        """All other rows, by Python's reader; an empty line is no row."""
+        """All other rows, by Python's reader; empty lines are skipped."""
         if self._reader is None:
             lines = (line for text in self._blocks for line in io.StringIO(self._text(text), newline=""))
             self._reader = csv.reader(lines, delimiter=self.separator, strict=True)
@@ -245,11 +245,11 @@ class CsvFile:
 
     def _ragged(self, row: int, cells: int) -> DataError:
         return DataError(
-            f"it has {cells} columns in place of {len(self.header)}", file=self.shown, line=self.line_of(row)
+            f"it has {cells} columns, but the header has {len(self.header)}", file=self.shown, line=self.line_of(row)
         )
 
     def line_of(self, row: int) -> int:
-        """The line at which a row ends, from 1. It reads the file again: for messages only."""
+        """The line at which a row ends, from 1. It reads the file again, and so is for messages only."""
         with self.files.open(self.name) as raw:
             lines = (
                 line
@@ -266,7 +266,7 @@ class CsvFile:
 
 
 def whole_lines(raw: Any) -> Iterator[bytes]:
-    """Whole lines, many at a time; the last one is given a line end."""
+    """Whole lines, many at a time; the last line gets a line end."""
     waiting: list[bytes] = []
     while data := raw.read(BYTES):
         cut = data.rfind(b"\n") + 1
@@ -279,7 +279,7 @@ def whole_lines(raw: Any) -> Iterator[bytes]:
 
 
 def sniff(line: bytes) -> str:
-    """What separates the names of a header: of comma, semicolon, tab and bar the one that comes most often."""
+    """The separator of a header: the most frequent one of comma, semicolon, tab and bar."""
     plain = b"".join(line.split(b'"')[::2]).decode(errors="replace")
     return max(SEPARATORS, key=plain.count)
 
@@ -287,7 +287,7 @@ def sniff(line: bytes) -> str:
 def check_header(cells: Sequence[str], shown: str) -> list[str]:
     """The names of the columns."""
     if not cells:
-        raise DataError("it is empty; its first line must name the columns", file=shown)
+        raise DataError("the file is empty; its first line must name the columns", file=shown)
     header = [cell.strip() for cell in cells]
     seen: dict[str, None] = {}
     for place, name in enumerate(header, 1):

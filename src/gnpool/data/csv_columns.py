@@ -1,4 +1,4 @@
-"""A CSV file as typed columns, read in blocks of rows: no Python object per cell stays, and no byte is read twice."""
+"""Reads a CSV file as typed columns, in blocks of rows. No cell stays a Python object, and no byte is read twice."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gnpool.data.files import Files
 from gnpool.data.table import Column, Floats, Ints
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in lower case
-SKIP, NUMBER, INTEGER = 0, 1, 2  # what the kernels are to read, as they call it
+SKIP, NUMBER, INTEGER = 0, 1, 2  # the types that kernels read
 
 
 @dataclass
 class Identifiers:
-    """A column of names: integers as such, anything else as positions in ``words``."""
+    """A column of names: integers, or positions in ``words``."""
 
     values: Ints
     words: list[str] | None = None
@@ -52,8 +52,8 @@ class Sheet:
 def read_csv(files: Files, name: str, ids: Sequence[str], categorical: frozenset[str], ignore: frozenset[str]) -> Sheet:
     """Read a CSV file in one pass: columns in ``ids`` are names, those in ``categorical`` categories.
 
-    Any other is numbers, or categories if none of its values is a number. A column that has both is an error: it is a
-    number somebody mistyped more often than not. What separates the columns is seen from the header.
+    Any other column holds numbers, or categories if none of its values is a number. A column with both is an error,
+    since it is usually a mistyped number. The header decides on the separator.
     """
     with files.open(name) as raw:
         source = CsvFile(files, name, raw)
@@ -87,11 +87,11 @@ class _Reader(abc.ABC):
     name: str
     rows: int = 0
     blocks: list[Any] = field(default_factory=list)
-    places: dict[str, int] | None = None  # of the different cells, where the column is words
+    places: dict[str, int] | None = None  # the positions of the different cells, if the column holds words
 
     @abc.abstractmethod
     def wants(self, block: Block, column: int) -> int:
-        """For what a block should take the column."""
+        """The type that a block should read the column as."""
 
     def read(self, block: Block, column: int) -> None:
         """Take the next rows."""
@@ -122,7 +122,7 @@ class _Reader(abc.ABC):
 
 
 class _Names(_Reader):
-    """Names: integers as long as all are, written as Python would write them (01 is another name than 1)."""
+    """Names. They are integers if all of them are written as Python writes integers (01 and 1 are two names)."""
 
     def wants(self, block: Block, column: int) -> int:
         return INTEGER if self.places is None else SKIP
@@ -159,17 +159,17 @@ class _Names(_Reader):
 
 
 class _Values(_Reader):
-    """Numbers, or categories where nothing is a number; ``words``: whether numbers are categories, too."""
+    """Numbers, or categories if nothing is a number; with ``words`` numbers are categories, too."""
 
     def __init__(self, name: str, words: bool) -> None:
         super().__init__(name, places={} if words else None)
         self.told = words
-        self.numbers = False  # whether there were any
+        self.numbers = False  # whether there were any numbers
         self.first_word: tuple[int, str] | None = None
 
     def wants(self, block: Block, column: int) -> int:
         if self.rows == 0 and self.places is None and not _numeric(block.first(column)):
-            self.places = {}  # most probably; numbers among the words are found at the end
+            self.places = {}  # probably words; numbers among them are found at the end
         return NUMBER if self.places is None else SKIP
 
     def read_numbers(self, block: Block, column: int) -> None:

@@ -1,7 +1,7 @@
-"""The cells of plain CSV text: where they are, the numbers in them, and which of them are equal.
+"""Kernels for plain CSV text: they find cells, read the numbers in them, and number the different cells.
 
 A number is taken here only if its digits fit a float64 and its power of ten is at most 22: then one multiplication or
-division gives the nearest float64, as Python's ``float`` does. All others are left to Python.
+division gives the nearest float64, as Python's ``float`` does. Python reads all other numbers.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
@@ -13,10 +13,11 @@ SKIP, NUMBER, INTEGER = 0, 1, 2
 LINE, MINUS, PLUS, POINT, ZERO, NINE = 10, 45, 43, 46, 48, 57
 LARGE_E, SMALL_E = 69, 101
 WHOLE = 2**53  # whole numbers up to here are exact in float64
-EXACT = 22  # powers of ten up to here, too
-DIGITS = 18  # of an integer that surely fits 64 bits
+EXACT = 22  # powers of ten are exact in float64 up to this exponent
+DIGITS = 18  # an integer with at most this many digits fits 64 bits
 TENS = 10.0 ** np.arange(EXACT + 1)
-SEED = np.uint64(int.from_bytes(np.random.default_rng().bytes(8), "little"))  # nobody can choose words that collide
+# random, so that nobody can prepare words that collide
+SEED = np.uint64(int.from_bytes(np.random.default_rng().bytes(8), "little"))
 FACTOR, SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 
 _KERNEL = {"nogil": True, "cache": True}
@@ -24,9 +25,9 @@ _KERNEL = {"nogil": True, "cache": True}
 
 @njit(**_KERNEL)
 def split(data, separator, columns, starts, ends):
-    """Find the cells of whole lines; empty lines are none.
+    """Find the cells of whole lines; empty lines are skipped.
 
-    Returns the number of rows, and of the first line with another number of columns that number, else 0.
+    Returns the number of rows, and the number of columns of the first line that has a wrong one, or 0.
     """
     cells = rows = 0
     line = begin = 0
@@ -51,7 +52,7 @@ def split(data, separator, columns, starts, ends):
 
 @njit(**_KERNEL)
 def number(data, at, end):
-    """The number in data[at:end], NaN where that is empty, and whether it could be read."""
+    """The number in data[at:end], NaN if that is empty, and whether it could be read."""
     if at == end:
         return np.nan, True
     negative = data[at] == MINUS
@@ -100,7 +101,7 @@ def number(data, at, end):
 
 @njit(**_KERNEL)
 def integer(data, at, end):
-    """The integer in data[at:end], and whether it is one, written as Python would write it."""
+    """The integer in data[at:end], and whether it is an integer as Python writes it."""
     negative = at < end and data[at] == MINUS
     if negative:
         at += 1

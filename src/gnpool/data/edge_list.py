@@ -1,4 +1,4 @@
-"""Directed graphs with a probability on every edge, from text files as people have them."""
+"""Reads directed graphs with a probability on every edge from text files."""
 
 from __future__ import annotations
 
@@ -18,30 +18,47 @@ from gnpool.data.limits import check_need
 from gnpool.data.table import edge_order
 
 COMMENT = re.compile(rb"^[ \t]*(?:[#%]|//)[^\n]*$", re.MULTILINE)
-TITLES = {"probability", "prob", "p", "weight", "w"}  # of a third column, where the first line names the columns
+TITLES = {"probability", "prob", "p", "weight", "w"}  # names of the third column, if the first line names the columns
 CHUNK = 1 << 24  # bytes parsed at once
 WHOLE = 2.0**53  # whole numbers up to here are exact in float64
 DUPLICATES = ("error", "combine")
-NODE = 64  # bytes of memory that a node costs whoever simulates
+NODE = 64  # bytes of memory that a simulation needs for a node
 LONGEST = 18  # digits of a number of nodes or edges
 
 
 class EdgeListError(DataError):
-    """An edge list that cannot be read; the message names the file and, where there is one, the line."""
+    r"""An edge list that cannot be read; the message names the file and, if possible, the line.
+
+    Example:
+        >>> from gnpool.data import EdgeListError, parse_edge_list
+        >>> try:
+        ...     parse_edge_list(b"ann bob 0.5\nbob cid\n", "friends.txt")
+        ... except EdgeListError as error:
+        ...     print(error)
+        friends.txt, line 2: expected 'source target probability', got 2 fields
+    """
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeList:
-    """A directed graph whose edges carry probabilities.
+    r"""A directed graph whose edges carry probabilities.
 
     Args:
         source (numpy.ndarray): The node an edge leaves, int64 (E).
         target (numpy.ndarray): The node it enters, int64 (E).
         probability (numpy.ndarray): Its probability, float64 (E).
         nodes (int): Number of nodes, numbered from 0.
-        names (list, optional): The names of the nodes in the file; None: their numbers.
+        names (list, optional): The names of the nodes in the file; None if they are their numbers.
         self_loops (int): Edges from a node to itself that were left out.
         combined (int): Repeated edges that were combined.
+
+    Example:
+        >>> from gnpool.data import parse_edge_list
+        >>> edges = parse_edge_list(b"ann bob 0.5\nbob cid 0.25\n")
+        >>> edges.numbers(["cid", "ann"]), edges.name(1)
+        ([2, 0], 'bob')
+        >>> edges.source, edges.target, edges.probability
+        (array([0, 1]), array([1, 2]), array([0.5 , 0.25]))
     """
 
     source: NDArray[np.int64]
@@ -53,14 +70,14 @@ class EdgeList:
     combined: int = 0
 
     def name(self, node: int) -> str:
-        """What the file calls a node."""
+        """The name of a node in the file."""
         return str(node) if self.names is None else self.names[node]
 
     def numbers(self, names: list[str]) -> list[int]:
         """The nodes with these names.
 
         Raises:
-            ValueError: naming the first that is not in the graph.
+            ValueError: It names the first one that is not in the graph.
         """
         if self.names is None:
             found = [int(name) if name.isdecimal() and int(name) < self.nodes else -1 for name in names]
@@ -80,19 +97,29 @@ def read_edge_list(path: str | Path, *, duplicates: str = "error") -> EdgeList:
     - The first line may be ``nodes edges``. Nodes are then the numbers from 0, and those without edges count, too;
       the number of edges is checked. Otherwise the nodes are those that edges name.
     - The first line may name the columns, the third one ``probability``, ``prob``, ``p``, ``weight`` or ``w``.
-    - Names are texts, in the order of their first appearance. Where all of them are whole numbers they are
-      numbers, in ascending order (and ``007`` is ``7``).
+    - Names are texts, in the order of their first appearance. If all of them are whole numbers, they are taken as
+      numbers in ascending order (and ``007`` is ``7``).
     - A probability lies in [0, 1].
-    - An edge from a node to itself is left out and counted: it cannot activate anything.
-    - An edge that comes twice is an error, unless ``duplicates="combine"``: then it is one edge whose probability is
-      that of at least one success, :math:`1 - \prod (1 - p_i)`.
+    - An edge from a node to itself is left out and counted, since it cannot activate anything.
+    - A repeated edge is an error. With ``duplicates="combine"`` it becomes one edge with the probability of at least
+      one success, :math:`1 - \prod (1 - p_i)`.
 
     Args:
         path (str or Path): The file.
         duplicates (str, optional): ``"error"`` or ``"combine"``. (default: ``"error"``)
 
     Raises:
-        EdgeListError: with the line that cannot be read.
+        EdgeListError: It names the line that cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from gnpool.data import read_edge_list
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "graph.txt").write_text("# a triangle\na b 0.5\nb c 0.5\nc a 0.1\n")
+        ...     edges = read_edge_list(Path(folder, "graph.txt"))
+        >>> edges.nodes, edges.names, float(edges.probability.sum())
+        (3, ['a', 'b', 'c'], 1.1)
     """
     try:
         data = read_maybe_packed(path)
@@ -106,7 +133,7 @@ def read_edge_list(path: str | Path, *, duplicates: str = "error") -> EdgeList:
 
 
 def parse_edge_list(data: bytes, name: str = "edge list", *, duplicates: str = "error") -> EdgeList:
-    r"""As :func:`read_edge_list`, from the bytes of a file; ``name`` stands in front of messages.
+    r"""Parses the bytes of a file, as :func:`read_edge_list` does; messages begin with ``name``.
 
     Example:
         >>> from gnpool.data import parse_edge_list
@@ -201,7 +228,7 @@ class _Text:
         return source, target, np.concatenate([part[:, 2] for part in parts])
 
     def words(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], list[str]]:
-        """The same for any names, line by line; says which line is wrong."""
+        """Source, target and probability for any names, line by line; an error names the line."""
         number: dict[bytes, int] = {}
         ends: list[int] = []
         values: list[float] = []
@@ -260,7 +287,8 @@ def _check_header(text: _Text, source: NDArray[Any], target: NDArray[Any], names
     assert text.header is not None
     nodes, edges = text.header
     if names is not None:
-        first = next((i for i, name in enumerate(names) if not name.isdecimal()), 0)  # or one too large to be exact
+        # or the first number that is too large to be exact
+        first = next((i for i, name in enumerate(names) if not name.isdecimal()), 0)
         at = int(((source == first) | (target == first)).argmax())
         message = f"after a line 'nodes edges' nodes are numbers from 0, got {names[first]!r}"
         raise text.error(at, message)
@@ -270,12 +298,12 @@ def _check_header(text: _Text, source: NDArray[Any], target: NDArray[Any], names
         largest = max(int(source[at]), int(target[at]))
         raise text.error(at, f"node {largest} is not among the {nodes} nodes of the first line, 0 to {nodes - 1}")
     if source.size != edges:
-        raise EdgeListError(f"the first line says {edges} edges, but {source.size} follow", file=text.name)
+        raise EdgeListError(f"the first line announces {edges} edges, but {source.size} follow", file=text.name)
     return nodes
 
 
 def _compact(source: NDArray[Any], target: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], list[str] | None, int]:
-    """Numbers without gaps, in the order of the given ones; names only where they are not the numbers themselves."""
+    """Numbers without gaps, in the order of the given ones; names only if they differ from the numbers."""
     if not source.size:
         return source, target, None, 0
     largest = int(max(source.max(), target.max()))
@@ -303,7 +331,7 @@ def _simplify(
     names: list[str] | None,
     duplicates: str,
 ) -> EdgeList:
-    """Without loops and repeated edges."""
+    """The graph without loops and repeated edges."""
     loops = source == target
     place = np.flatnonzero(~loops) if loops.any() else None  # where the edges that stay stood
     if place is not None:
@@ -317,7 +345,7 @@ def _simplify(
             first, second = order[again[0]], order[again[0] + 1]
             lines = [text.line(int(e if place is None else place[e])) for e in (first, second)]
             ends = " ".join(str(v) if names is None else names[v] for v in (int(source[first]), int(target[first])))
-            message = f"the edge {ends} stands in line {lines[0]} already; 'duplicates' may combine them"
+            message = f"the edge {ends} is already in line {lines[0]}; 'duplicates' may combine them"
             raise text._error(lines[1], message)
         if combined:
             begins = np.flatnonzero(np.concatenate([[True], ~repeated]))

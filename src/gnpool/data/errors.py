@@ -1,18 +1,23 @@
-"""What is wrong with a user's data, and where."""
+"""Errors in a user's data, with their place."""
 
 from __future__ import annotations
 
 
 class DataError(ValueError):
-    """Data that cannot be used. The message is one line: file, line and column as far as they are known, and what.
+    """Data that cannot be used. The message is one line with the problem, and the file, line and column if known.
 
-    Values of the user's are shown by ``repr``, so that nothing in them can alter a terminal.
+    Values from the data are shown by ``repr``, so that nothing in them can alter a terminal.
 
     Args:
         message (str): What is wrong, and what was expected.
         file (str, optional): The file.
         line (int, optional): The line, from 1.
         column (str, optional): The column.
+
+    Example:
+        >>> from gnpool.data import DataError
+        >>> print(DataError("expected a number, got 'abc'", file="nodes.csv", line=7, column="mass"))
+        nodes.csv, line 7, column 'mass': expected a number, got 'abc'
     """
 
     def __init__(

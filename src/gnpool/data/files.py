@@ -1,4 +1,4 @@
-"""The files of a folder or of a zip, which is never unpacked; those that end in ``.gz`` are read unpacked."""
+"""Reads the files of a folder, or of a zip without unpacking it. Files that end in ``.gz`` are decompressed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PIECE = 1 << 20  # bytes unpacked at once
 
 
 class Unpacked:
-    """A gzip file as its content, guarded: one that unpacks to absurdly much is refused on the way.
+    """The content of a gzip file. A file that unpacks to absurdly much is refused on the way.
 
     Args:
         packed (IO[bytes]): The file.
         held (int): Its bytes.
-        shown (str): The file as messages call it.
+        shown (str): The name of the file in messages.
     """
 
     def __init__(self, packed: IO[bytes], held: int, shown: str) -> None:
@@ -70,7 +70,7 @@ def read_maybe_packed(path: str | Path) -> bytes:
 
 
 def open_zip(path: Path) -> tuple[zipfile.ZipFile, BinaryIO]:
-    """A zip that is an ordinary file, and the file below it, which is the caller's to close."""
+    """A zip that is an ordinary file, and its open file, which the caller must close."""
     file = open_ordinary(path)
     try:
         return zipfile.ZipFile(file), file
@@ -82,9 +82,9 @@ def open_zip(path: Path) -> tuple[zipfile.ZipFile, BinaryIO]:
 class Files:
     """Files by name, read only.
 
-    Those of a zip go by their last part: ``NAME/NAME_A.txt`` is ``NAME_A.txt``. A zip with a path that leaves it, two
-    files of one name, or sizes that are absurd is refused before anything is read. Whatever is not an ordinary file or
-    a link to one is refused when it is opened.
+    Files of a zip are known by the last part of their paths: ``NAME/NAME_A.txt`` is ``NAME_A.txt``. A zip with paths
+    that lead out of it, two files of the same name, or absurd sizes is refused before anything is read. Anything but an
+    ordinary file, or a link to one, is refused when it is opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -136,11 +136,11 @@ class Files:
         return name in self._files or name in self._members
 
     def shown(self, name: str) -> str:
-        """The file as messages call it."""
+        """The name of a file in messages."""
         return str(self._files[name]) if name in self._files else f"{self.path}/{self._members.get(name, name)}"
 
     def size(self, name: str) -> int:
-        """The bytes of a file, as they lie there: of one in a zip, packed."""
+        """The size of a file in bytes; in a zip, its packed size."""
         if name in self._files:
             return self._files[name].stat().st_size
         assert self.zip is not None
@@ -148,7 +148,7 @@ class Files:
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes] | Unpacked]:
-        """The bytes of a file; of one that ends in ``.gz``, what is in it."""
+        """The bytes of a file, decompressed if its name ends in ``.gz``."""
         with ExitStack() as opened:
             try:
                 if name in self._files:

@@ -1,4 +1,4 @@
-"""Tables as frames of pandas or polars; neither is imported."""
+"""Reads tables that are frames of pandas or polars, and imports neither."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_frames(
     words = {*categorical, *([] if part is None else [part])}
     sheets = {name: _sheet(name, frames[name], words, set(ignore)) for name in IDS if frames.get(name) is not None}
     if "nodes" not in sheets or ("graphs" not in sheets and level == "graph" and labelled):
-        raise DataError(f"there is no frame {'nodes' if 'nodes' not in sheets else 'graphs'!r}")
+        raise DataError(f"the frame {'nodes' if 'nodes' not in sheets else 'graphs'!r} is missing")
     tables = (sheets.get("graphs"), sheets["nodes"], sheets.get("edges"))
     named = (*categorical, *ignore)
     return assemble(None, tables, level, y=y, labelled=labelled, directed=directed, named=named, part=part)
@@ -89,7 +89,7 @@ def _array(series: Any) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    """A cell as text; None where it is missing."""
+    """A cell as text; None if it is missing."""
     if value is None or value != value:  # NaN
         return None
     text = f"{value:.15g}" if isinstance(value, float) else str(value).strip()

@@ -1,4 +1,4 @@
-"""How much memory a file may ask for: a small one that claims gigabytes is refused before they are allocated."""
+"""Limits the memory that a file may need. A small file that claims gigabytes is refused before they are allocated."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gnpool.data.errors import DataError
 
 VARIABLE = "GNPOOL_MEMORY_LIMIT"
 DEFAULT = 2**30  # bytes
-RATIO = 200  # bytes that a byte of the file may ask for where that is more; text is packed to a tenth or so
-MOST = 8  # times the limit: no file may ask for more, whatever its size
-TEXT = 16  # bytes of memory behind a byte of text while it is read
+RATIO = 200  # a byte of a file may need this many bytes, if that is more; text is packed to about a tenth
+MOST = 8  # no file, whatever its size, may need more than this many times the limit
+TEXT = 16  # bytes of memory for a byte of text while it is read
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def memory_limit() -> int:
-    """The bytes that any file may ask for: ``$GNPOOL_MEMORY_LIMIT``, such as ``16G``, or 1 GiB."""
+    """The bytes that any file may need: ``$GNPOOL_MEMORY_LIMIT``, such as ``16G``, or 1 GiB."""
     text = os.environ.get(VARIABLE, "").strip()
     if not text:
         return DEFAULT
@@ -27,7 +27,7 @@ def memory_limit() -> int:
 
 
 def check_need(need: int, held: int, what: str, file: str | None = None) -> None:
-    """Refuse what needs much more memory than its file explains.
+    """Refuse data that need much more memory than the size of their file explains.
 
     Args:
         need (int): Bytes of memory, estimated.
@@ -38,7 +38,7 @@ def check_need(need: int, held: int, what: str, file: str | None = None) -> None
     limit = memory_limit()
     if need > max(limit, min(RATIO * held, MOST * limit)):
         raise DataError(
-            f"{what} would need {_shown(need)} of memory, and the file has {_shown(held)}; "
+            f"{what} would need {_shown(need)} of memory, but the file has only {_shown(held)}; "
             f"if that is right, allow it by {VARIABLE}={-(-need // 2**30)}G",
             file=file,
         )

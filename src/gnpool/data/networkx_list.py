@@ -1,4 +1,4 @@
-"""Graphs of networkx: attributes of nodes and edges become columns."""
+"""Reads graphs of networkx, whose attributes of nodes and edges become columns."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gnpool.data.csv_columns import MISSING
 from gnpool.data.errors import DataError, several
 from gnpool.data.table import Column, GraphTable, check_complete, parts_of, tidy_features
 
-MOST_PARTS = 10_000  # numbers of one attribute
+MOST_PARTS = 10_000  # the most numbers in one attribute
 
 
 def is_networkx(value: Any) -> bool:
-    """Whether a value is a graph of networkx; it is not imported for that."""
+    """Whether a value is a graph of networkx, which is not imported for this test."""
     networkx = sys.modules.get("networkx")
     return networkx is not None and isinstance(value, networkx.Graph)
 
@@ -30,11 +30,21 @@ def from_networkx(
     labelled: bool = True,
     part: str | None = None,
 ) -> GraphTable:
-    """Graphs of networkx. Attributes of nodes and edges are their features: numbers, texts, or lists of numbers.
+    """Read graphs of networkx. Attributes of nodes and edges are their features: numbers, texts, or lists of numbers.
 
-    The target is the attribute ``y`` of each graph (``graph.graph[y]``) or of each node, several targets are several
-    attributes; ``part`` names the attribute that says what each of them is for. An attribute that some nodes lack is
-    missing there. The edges of a ``Graph`` go both ways, those of a ``DiGraph`` one way.
+    The target is the attribute ``y`` of each graph (``graph.graph[y]``) or of each node; several targets are several
+    attributes. ``part`` names the attribute that says train, validation or test. If some nodes lack an attribute, its
+    value is missing there. The edges of a ``Graph`` go both ways, those of a ``DiGraph`` one way.
+
+    Example:
+        >>> import networkx as nx
+        >>> from gnpool.data import from_networkx
+        >>> star = nx.star_graph(3)
+        >>> star.graph["y"] = 3.0
+        >>> nx.set_node_attributes(star, {0: 1.0, 1: 0.5, 2: 0.5, 3: 0.5}, "mass")
+        >>> table = from_networkx([star])
+        >>> table, table.features[0].name, table.y.values
+        (GraphTable(1 graphs, 4 nodes, 6 edges, 1 columns), 'mass', array([3.]))
     """
     if not graphs:
         raise DataError("there are no graphs")

@@ -1,4 +1,4 @@
-"""A Parquet file as typed columns, through pyarrow."""
+"""Reads a Parquet file as typed columns, through pyarrow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gnpool.data.files import Files
 from gnpool.data.limits import check_need
 from gnpool.data.table import Column
 
-VALUE = 8  # bytes of memory, at least
+VALUE = 8  # bytes of memory that a value needs at least
 
 
 def read_parquet(

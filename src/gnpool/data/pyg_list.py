@@ -1,4 +1,4 @@
-"""Lists of PyTorch Geometric's ``Data``: given, from a ``.pt`` file, or from a function of the user's."""
+"""Reads lists of PyTorch Geometric's ``Data``: given, from a ``.pt`` file, or from a user's function."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ NODE, NUMBER = 64, 8  # bytes of memory for a node, and for a number of a tensor
 MOST_TARGETS = 1000
 MASKS = ("train_mask", "val_mask", "test_mask")
 READ = ("x", "edge_index", "edge_attr", "edge_weight", "y")
-ALLOWED = [Data, DataEdgeAttr, DataTensorAttr, EdgeLayout, GlobalStorage]  # what a list of Data is made of
+ALLOWED = [Data, DataEdgeAttr, DataTensorAttr, EdgeLayout, GlobalStorage]  # the classes that a list of Data contains
 
 
 def read_pt(path: Path, level: str, **options: Any) -> GraphTable:
-    """Read a list of ``Data`` that ``torch.save`` wrote; loading never runs code of the file's."""
+    """Read a list of ``Data`` that ``torch.save`` wrote; loading never runs code from the file."""
     file = str(path)
     with open_ordinary(path) as opened:
         held = os.fstat(opened.fileno()).st_size
@@ -49,7 +49,7 @@ def _load(opened: BinaryIO, held: int, file: str) -> Any:
             members = packed.infolist()
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise DataError("it is not a file of torch.save", file=file) from error
-    if sum(member.file_size for member in members) > held:  # torch packs nothing
+    if sum(member.file_size for member in members) > held:  # torch does not compress
         raise DataError("its parts claim more bytes than the file has", file=file)
     opened.seek(0)
     try:
@@ -67,7 +67,7 @@ def _load(opened: BinaryIO, held: int, file: str) -> Any:
 def call_function(name: str) -> Any:
     """What ``package.module:function``, the user's own code, gives: a graph, a list of graphs, or frames by name."""
     module_name, _, attribute = name.partition(":")
-    sys.path.insert(0, str(Path.cwd()))  # a script of the user's beside the data, as `python -m` would find it
+    sys.path.insert(0, str(Path.cwd()))  # so that a script beside the data is found, as by `python -m`
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -83,9 +83,9 @@ def call_function(name: str) -> Any:
         found = function()
         if isinstance(found, (Data, Mapping)) or is_networkx(found):
             return found
-        return list(found)  # a data set may load its graphs one by one
+        return list(found)  # iterating may load the graphs one by one
     except Exception as error:  # the user's own code
-        raise DataError(f"the function gave no list of graphs ({_one_line(error)})", file=name) from error
+        raise DataError(f"the function did not return a list of graphs ({_one_line(error)})", file=name) from error
 
 
 def _one_line(error: Exception) -> str:
@@ -106,6 +106,16 @@ def from_list(
     ``edge_weight`` (E,) in all or in none, ``y``.
 
     Edges are taken as they are, in both directions or not. ``held`` is the size of the file that they come from.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.data import from_list
+        >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> from_list(
+        ...     [Data(x=torch.rand(3, 2), edge_index=path, y=1.5), Data(x=torch.rand(4, 2), edge_index=path, y=0.5)]
+        ... )
+        GraphTable(2 graphs, 7 nodes, 8 edges, 2 columns)
     """
     graphs = _as_list([graphs] if isinstance(graphs, Data) and level == "node" else graphs, file)
     counts = [_size(graph, k, file) for k, graph in enumerate(graphs)]
@@ -214,7 +224,7 @@ def _edges(graphs: Sequence[Data], sizes: Any, first: Any, file: str | None, dir
 
 
 def _bytes(graph: Data) -> int:
-    """The memory that the tensors of a graph need once they are read; an expanded one holds less in its file."""
+    """The memory that the tensors of a graph need once they are read; expanded tensors need less in the file."""
     found = [_tensor(graph, name) for name in READ]
     return sum(NUMBER * value.numel() for value in found if isinstance(value, Tensor))
 
@@ -242,7 +252,7 @@ def _features(graphs: Sequence[Data], file: str | None) -> list[Column]:
 
 
 def _joined(parts: Sequence[Any], name: str, file: str | None) -> list[Column]:
-    """The columns of one tensor after another: all as wide."""
+    """The columns of the tensors of all graphs, joined; all tensors must be equally wide."""
     parts = [part.unsqueeze(1) if part is not None and part.dim() == 1 else part for part in parts]
     widths = [-1 if part is None else part.size(1) for part in parts]
     odd = next((k for k, width in enumerate(widths) if width != widths[0]), None)
@@ -291,7 +301,7 @@ def _targets(
 
 
 def _part(graphs: Sequence[Data], sizes: Any, level: str, file: str | None) -> Ints | None:
-    """What each node is for, where every graph has masks of nodes."""
+    """The part of each node, if every graph has masks of nodes."""
     masks = [[_tensor(graph, name) for name in MASKS] for graph in graphs]
     if level == "graph" or not all(isinstance(mask, Tensor) for some in masks for mask in some):
         return None

@@ -1,4 +1,4 @@
-"""One door for all formats."""
+"""``read_graphs`` reads all formats."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_graphs(
     ignore: Sequence[str] = (),
     part: str | None = None,
 ) -> GraphTable:
-    r"""Reads graphs or sets in any of the formats that gnpool knows.
+    r"""Reads graphs or sets in any format that gnpool knows.
 
     Args:
         source (str or Path or list): A folder or zip of tables (``graphs.csv``, ``nodes.csv``, ``edges.csv``, packed
@@ -158,7 +158,7 @@ def read_files(
     ignore: Sequence[str],
     part: str | None = None,
 ) -> GraphTable:
-    """Read a folder or a zip, whatever of the formats is in it."""
+    """Read a folder or a zip in any of the formats."""
     files = Files(path)
     try:
         if has_tables(files):

@@ -1,4 +1,4 @@
-"""Many graphs in flat arrays: the one form that all readers give."""
+"""Many graphs in flat arrays, the form that all readers return."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gnpool.data.errors import DataError
 
-LARGEST_SQUARE = 3_037_000_499  # the square of which fits 64 bits
-LARGEST_WHOLE = 2**53  # below, every whole number is a float64
+LARGEST_SQUARE = 3_037_000_499  # the largest number whose square fits 64 bits
+LARGEST_WHOLE = 2**53  # float64 holds every whole number below
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -23,9 +23,16 @@ class Column:
     """Named values, one for each node or graph.
 
     Args:
-        name (str): What the user calls it.
+        name (str): Its name in the user's data.
         values (array): Numbers with NaN for missing ones, or positions in ``categories`` with -1 for missing ones.
-        categories (tuple[str, ...], optional): Of a categorical column.
+        categories (tuple[str, ...], optional): The categories of a categorical column.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.data import Column
+        >>> bond = Column("bond", np.array([1, 0, 0]), ("double", "single"))
+        >>> bond.plain().tolist(), bond.take(np.array([2])).values
+        (['single', 'double', 'double'], array([0]))
     """
 
     name: str
@@ -33,11 +40,11 @@ class Column:
     categories: tuple[str, ...] | None = None
 
     def take(self, rows: Ints) -> Column:
-        """The same column of other rows."""
+        """The column with only the given rows."""
         return replace(self, values=self.values[rows])
 
     def plain(self) -> NDArray[Any]:
-        """The values as words or numbers, and as integers where all are whole; none may be missing."""
+        """The values as words or numbers, and as integers if all are whole; none may be missing."""
         if self.categories is not None:
             return np.array(self.categories)[self.values]
         whole = bool((np.floor(self.values) == self.values).all() and (np.abs(self.values) < LARGEST_WHOLE).all())
@@ -46,24 +53,35 @@ class Column:
 
 @dataclass(frozen=True)
 class GraphTable:
-    """G graphs (or sets) of N nodes in all.
+    """G graphs (or sets) with N nodes in all.
 
-    Nodes of a graph stand together, in the order of the graphs. Edges are those of all graphs, between positions of
-    nodes, sorted by target and then source.
+    The nodes of a graph are consecutive, in the order of the graphs. The edges of all graphs connect positions of
+    nodes, and are sorted by target and then source.
 
     Args:
-        names (array): What the user calls each graph, (G,).
-        sizes (array): Nodes of each graph, (G,).
+        names (array): The user's name of each graph, (G,).
+        sizes (array): Number of nodes of each graph, (G,).
         edge_index (array, optional): Source and target of each edge, (2, E); None for sets.
-        features (tuple[Column, ...]): Of the nodes, (N,) each.
-        y (Column, optional): What is to be predicted, (G,) or (N,).
+        features (tuple[Column, ...]): Features of the nodes, (N,) each.
+        y (Column, optional): The target, (G,) or (N,).
         edge_attr (tuple[Column, ...]): Features of the edges, (E,) each, in the order of ``edge_index``.
         level (str): Whether ``y`` belongs to ``"graph"`` or ``"node"``.
-        node_names (array, optional): What the user calls each node, (N,).
-        notes (tuple[str, ...]): What a user should know about how the data was read.
-        more (tuple[Column, ...]): Further targets, as ``y``.
-        part (array, optional): What each item with a target is for, (G,) or (N,): 0 training, 1 validation, 2 test,
-            -1 nothing.
+        node_names (array, optional): The user's name of each node, (N,).
+        notes (tuple[str, ...]): Notes for the user on how the data were read.
+        more (tuple[Column, ...]): Further targets, like ``y``.
+        part (array, optional): The part of each item with a target, (G,) or (N,): 0 training, 1 validation, 2 test,
+            -1 none.
+
+    Example:
+        >>> import numpy as np
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.data import from_list
+        >>> table = from_list([Data(x=torch.rand(n, 2), y=float(n)) for n in (2, 3, 4)])
+        >>> table, table.sizes, table.first
+        (GraphTable(3 graphs, 9 nodes, no edges, 2 columns), array([2, 3, 4]), array([0, 2, 5, 9]))
+        >>> table.select(np.array([2, 0])).y.values
+        array([4., 2.])
     """
 
     names: NDArray[np.generic]
@@ -101,7 +119,7 @@ class GraphTable:
         return np.diff(np.searchsorted(self.edge_index[1], self.first))
 
     def fingerprint(self) -> str:
-        """A text that other graphs, features or targets change, whatever they are called."""
+        """A hash of graphs, features and targets, without the names of graphs and nodes."""
         found = hashlib.blake2b(self.level.encode(), digest_size=16)
         columns = [*self.features, *self.edge_attr, *self.targets]
         for values in (self.sizes, *([] if self.edge_index is None else self.edge_index), *(c.values for c in columns)):
@@ -145,7 +163,7 @@ PART_WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, 
 
 
 def parts_of(column: Column, file: str | None = None) -> Ints:
-    """What each item is for, from a column of words; see :class:`GraphTable`."""
+    """The part of each item, from a column of words; see :class:`GraphTable`."""
     words = column.categories or ()
     unknown = [word for word in words if word.lower() not in PART_WORDS]
     if column.categories is None or unknown:
@@ -158,7 +176,7 @@ def tidy_edges(source: Ints, target: Ints, nodes: int, directed: bool) -> Ints:
     """Edges sorted by target and source, each once; without ``directed`` in both directions."""
     if not directed:
         source, target = np.concatenate([source, target]), np.concatenate([target, source])
-    keys = np.sort(target * nodes + source)  # np.unique would hash them, which takes several times as long
+    keys = np.sort(target * nodes + source)  # np.unique would hash them, which is several times slower
     keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
     return np.stack([keys % nodes, keys // nodes]) if nodes else np.zeros((2, 0), dtype=np.int64)
 
@@ -171,10 +189,10 @@ def tidy_features(
     columns: Sequence[Column],
     error: Callable[[int, str], DataError],
 ) -> tuple[Ints, tuple[Column, ...]]:
-    """As :func:`tidy_edges`, with features of the edges.
+    """Edges as by :func:`tidy_edges`, with their features.
 
-    Without ``directed`` an edge has the features of its opposite, unless it was given some of its own. An edge that is
-    given twice must have equal features; ``error`` makes the error of a row.
+    Without ``directed`` an edge has the features of its opposite, unless it was given itself. An edge that is given
+    twice must have equal features; ``error`` makes the error for a row.
     """
     if not columns:
         return tidy_edges(source, target, nodes, directed), ()
@@ -199,8 +217,8 @@ def tidy_features(
 
 
 def edge_order(first: Ints, second: Ints, nodes: int) -> tuple[Ints | None, NDArray[np.bool_]]:
-    """The order of edges by their ``first`` and then their ``second`` end, None if they have it, edges that come again
-    standing together; and in that order, whether each edge but the first is the one before it.
+    """The order of edges by their ``first`` and then their ``second`` end, or None if they are already sorted; and
+    whether, in that order, each edge but the first equals the edge before it.
     """
     if nodes > LARGEST_SQUARE:  # the pair would not fit one number
         every, codes = np.unique(np.concatenate([first, second]), return_inverse=True)
@@ -214,7 +232,7 @@ def edge_order(first: Ints, second: Ints, nodes: int) -> tuple[Ints | None, NDAr
 
 
 def check_complete(column: Column, file: str | None, line_of: object = None) -> None:
-    """Complain about the first value of a target that is missing or infinite; ``line_of`` gives its line."""
+    """Raise an error for the first value of a target that is missing or infinite; ``line_of`` gives its line."""
     values = column.values
     bad = values < 0 if column.categories is not None else ~np.isfinite(values)
     if bad.any():

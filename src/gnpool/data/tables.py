@@ -1,4 +1,4 @@
-"""Graphs in three tables: ``graphs``, ``nodes`` and ``edges``, as CSV or Parquet; CSV may be packed by gzip."""
+"""Reads graphs from the tables ``graphs``, ``nodes`` and ``edges``, as CSV (plain or gzipped) or Parquet."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_tables(
     ignore: Sequence[str] = (),
     part: str | None = None,
 ) -> GraphTable:
-    r"""Read the tables ``graphs``, ``nodes`` and, unless the data is sets, ``edges``.
+    r"""Read the tables ``graphs``, ``nodes`` and, except for sets, ``edges``.
 
     ========  ===========================  ==================================================================
     table     must have                    may have
@@ -49,7 +49,7 @@ def read_tables(
     .. [1] The column called ``y``; for level ``"node"`` it stands in ``nodes``, and ``graphs`` may be missing.
     .. [2] Not needed without edges.
     """
-    # words of parts such as 0 and 1 would be read as numbers
+    # otherwise parts such as 0 and 1 would be read as numbers
     options = (frozenset((*categorical, *([] if part is None else [part]))), frozenset(ignore))
     nodes = _sheet(files, "nodes", options)
     assert nodes is not None
@@ -88,7 +88,7 @@ def assemble(
     sheets = [sheet for sheet in (graphs, nodes, edges) if sheet is not None]
     known = {name for sheet in sheets for name in (*sheet.columns, *sheet.ids, *sheet.ignored)}
     if unknown := sorted(set(named) - known):
-        raise DataError(f"there is no column {several(unknown)}", file=source_file)
+        raise DataError(f"no table has the column {several(unknown)}", file=source_file)
     targets = graphs if level == "graph" else nodes
     found = _targets(targets, y, labelled)
     parts = _part(targets, part) if labelled else None
@@ -160,11 +160,11 @@ def _need(sheet: Sheet, columns: Sequence[str]) -> None:
     missing = [column for column in columns if column not in sheet.ids]
     if missing:
         has = several([*sheet.ids, *sheet.columns]) if sheet.ids or sheet.columns else "none"
-        raise DataError(f"the column {missing[0]!r} is missing; there are {has}", file=sheet.file, line=1)
+        raise DataError(f"the column {missing[0]!r} is missing; the columns are {has}", file=sheet.file, line=1)
 
 
 def _check_finite(sheet: Sheet | None, but: set[str]) -> None:
-    """Complain about the first infinite number of a sheet; the columns ``but`` may have some."""
+    """Raise an error for the first infinite number of a sheet, except in the columns ``but``."""
     if sheet is None:
         return
     for name, column in sheet.columns.items():
@@ -179,7 +179,7 @@ def _targets(sheet: Sheet | None, y: Sequence[str], labelled: bool) -> list[Colu
         assert sheet is not None
         has = several([*sheet.ids, *sheet.columns])
         raise DataError(
-            f"the column {missing[0]!r} with the target is missing; there are {has}", file=sheet.file, line=1
+            f"the column {missing[0]!r} with the target is missing; the columns are {has}", file=sheet.file, line=1
         )
     found = [sheet.columns[name] for name in y]
     if labelled:
@@ -189,12 +189,14 @@ def _targets(sheet: Sheet | None, y: Sequence[str], labelled: bool) -> list[Colu
 
 
 def _part(sheet: Sheet | None, name: str | None) -> Ints | None:
-    """What each row is for, where a column says it."""
+    """The part of each row, if there is a column for it."""
     if sheet is None or name is None:
         return None
     if name not in sheet.columns:
         has = several([*sheet.ids, *sheet.columns])
-        raise DataError(f"the column {name!r} with the parts is missing; there are {has}", file=sheet.file, line=1)
+        raise DataError(
+            f"the column {name!r} with the parts is missing; the columns are {has}", file=sheet.file, line=1
+        )
     return parts_of(sheet.columns[name], sheet.file)
 
 
@@ -211,12 +213,12 @@ def _graphs(graphs: Sheet | None, nodes: Sheet) -> tuple[Identifiers, Ints]:
     twice = np.flatnonzero(ordered[1:] == ordered[:-1])
     if len(twice):
         row = int(order[twice + 1].min())
-        raise graphs.error(f"the graph {names[row]!r} stands here for the second time", row, "graph")
+        raise graphs.error(f"the graph {names[row]!r} is repeated here", row, "graph")
     return names, _find(order, ordered, of_node_values.values, nodes, "graph", graphs.file)
 
 
 def _find(order: Ints, ordered: Ints, wanted: Ints, sheet: Sheet, column: str, file: str) -> Ints:
-    """Where the ``wanted`` names stand among the ``ordered`` ones, in the order before sorting."""
+    """The positions of the ``wanted`` names among the ``ordered`` ones, before sorting."""
     place = np.searchsorted(ordered, wanted)
     found = place < len(ordered)
     found &= ordered[np.minimum(place, len(ordered) - 1)] == wanted
@@ -236,7 +238,7 @@ def _endpoints(names: Identifiers, nodes: Sheet, graph_of_node: Ints, edges: She
     columns = [ids.values for ids in (node, source, target)]
     low = min(int(values.min()) for values in columns if len(values))
     high = max(int(values.max()) for values in columns if len(values))
-    if (high - low + 1) * max(1, len(names.values)) >= 2**62:  # too far apart for one number per graph and node
+    if (high - low + 1) * max(1, len(names.values)) >= 2**62:  # graph and node do not fit one number
         every, codes = np.unique(np.concatenate(columns), return_inverse=True)
         columns = np.split(codes, np.cumsum([len(values) for values in columns])[:-1])
         low, high = 0, len(every) - 1
@@ -248,7 +250,7 @@ def _endpoints(names: Identifiers, nodes: Sheet, graph_of_node: Ints, edges: She
     if len(twice):
         row = int(by_key[twice + 1].min())
         graph, name = nodes.ids["graph"][row], nodes.ids["node"][row]
-        raise nodes.error(f"the node {name!r} of graph {graph!r} stands here for the second time", row, "node")
+        raise nodes.error(f"the node {name!r} of graph {graph!r} is repeated here", row, "node")
     ends = []
     for column, values in zip(("source", "target"), columns[1:], strict=True):
         sought = graph_of_edge * span + (values - low)
@@ -262,7 +264,7 @@ def _endpoints(names: Identifiers, nodes: Sheet, graph_of_node: Ints, edges: She
 
 
 def _common(*columns: Identifiers) -> list[Identifiers]:
-    """The same names with the same number for each in all columns."""
+    """The columns with names numbered alike in all of them."""
     if all(column.words is None for column in columns):
         return list(columns)
     places: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""A TUDataset as its authors publish it: a folder or zip of text files, one line per node, edge or graph."""
+"""Reads a TUDataset as published: a folder or zip of text files with one line per node, edge or graph."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from gnpool.data.errors import DataError, several
 from gnpool.data.files import Files
 from gnpool.data.table import Column, Floats, GraphTable, Ints, check_complete, tidy_features
 
-SHORT = 40  # characters of a line that are shown
+SHORT = 40  # most characters of a line that are shown
 
 
 def tu_names(files: Files) -> list[str]:
-    """Names of the data sets whose files are there."""
+    """The names of the data sets whose files exist."""
     return [name[: -len("_A.txt")] for name in files.names if name.endswith("_A.txt")]
 
 
 def read_tu(files: Files, level: str = "graph", labelled: bool = True) -> GraphTable:
     r"""Read the raw files of a data set of the `TUDataset collection <https://chrsmrrs.github.io/datasets>`_.
 
-    Node labels become a categorical column, node attributes numbers. The target is ``NAME_graph_labels.txt``, or the
-    first column of ``NAME_graph_attributes.txt`` (regression). Edge labels and attributes become features of the edges.
+    Node labels become a categorical column, and node attributes become numbers. The target is
+    ``NAME_graph_labels.txt``, or the first column of ``NAME_graph_attributes.txt`` (regression). Edge labels and
+    attributes become features of the edges.
     """
     names = tu_names(files)
     if len(names) != 1:

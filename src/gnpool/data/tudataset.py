@@ -1,4 +1,4 @@
-"""Graph classification sets of the TUDataset collection, from a zip at hand or through PyG's download."""
+"""Graph classification sets of the TUDataset collection, from a local zip or downloaded by PyG."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from gnpool.data.files import open_zip
 from gnpool.data.limits import check_unpacked
 
 VARIABLE = "GNPOOL_DATA"  # a folder with tudataset/NAME.zip
-FOLDERS = {"D&D": "DD"}  # how tables write a name -> how its files do
+FOLDERS = {"D&D": "DD"}  # name in tables -> name in files
 NEEDED = ("A", "graph_indicator", "graph_labels")
 
 
 def tudataset(name: str, root: str | Path | None = None) -> list[Data]:
     r"""The graphs of a set such as ``"PROTEINS"``, ``"NCI1"`` or ``"D&D"``, as PyG reads them.
 
-    Node labels come as one-hot ``x``, classes as ``y`` from 0 on; continuous attributes are left out. The files are
-    taken from ``$GNPOOL_DATA/tudataset/NAME.zip`` if that is there, and downloaded by PyG otherwise.
+    Node labels become one-hot ``x``, and classes become ``y``, counted from 0; continuous attributes are left out. The
+    files are taken from ``$GNPOOL_DATA/tudataset/NAME.zip`` if that exists, and downloaded by PyG otherwise.
 
     Args:
         name (str): Name of the set in the collection.
@@ -46,7 +46,7 @@ def tudataset(name: str, root: str | Path | None = None) -> list[Data]:
 
 
 def _prepare(name: str, folder: str, place: Path) -> None:
-    """Unpack or download a set and have PyG read it, aside; other processes see all of it or nothing."""
+    """Unpack or download a set and let PyG read it elsewhere first, so that others see all of it or nothing."""
     archive = zip_of(name)
     with tempfile.TemporaryDirectory(dir=place, prefix=".reading-") as scratch:
         aside = Path(scratch) / folder
@@ -62,16 +62,16 @@ def _prepare(name: str, folder: str, place: Path) -> None:
                 f"TUDataset collection into a folder 'tudataset' and set {VARIABLE} to the folder above it"
             ) from error
         if not _is_ready(place / folder):
-            shutil.rmtree(place / folder, ignore_errors=True)  # of a program that kept its files otherwise
+            shutil.rmtree(place / folder, ignore_errors=True)  # left by a version with another layout of files
         try:
             aside.rename(place / folder)
         except OSError:
-            if not _is_ready(place / folder):  # else another process was faster
+            if not _is_ready(place / folder):  # otherwise another process was faster
                 raise
 
 
 def _read(place: Path, folder: str) -> list[Data]:
-    with contextlib.redirect_stderr(io.StringIO()):  # PyG says what it does
+    with contextlib.redirect_stderr(io.StringIO()):  # silence PyG's messages
         graphs = TUDataset(str(place), folder)
     return [graphs[k] for k in range(len(graphs))]
 
@@ -88,7 +88,7 @@ def at_hand(name: str, root: str | Path | None = None) -> bool:
 
 
 def folder_name(name: str) -> str:
-    """The name of a set as its files have it."""
+    """The name of a set in its files."""
     found = FOLDERS.get(name, name)
     if not re.fullmatch(r"[A-Za-z0-9_-]+", found):
         raise ValueError(f"tudataset: 'name' must be that of a set, such as 'PROTEINS', got {name!r}")

@@ -1,1 +1,1 @@
-"""What pages, tables and pictures call and colour the same way: names of poolings, names of models, the palette."""
+"""The names and colours that tables, pages and pictures share: names of poolings and of models, and the palette."""

@@ -1,10 +1,10 @@
-"""How models are called in tables, in ``fit.json`` and on pages."""
+"""The names of models in tables, in ``fit.json`` and on pages."""
 
 from __future__ import annotations
 
 GNP = "GNP"
-CRYSTAL = "GNP*"  # the same models with exact poolings in place of the learned ones
-MODEL_COLUMN = "model"  # of rows that stand beside the grid of a table: they are shown as the columns of a grid
+CRYSTAL = "GNP*"  # GNP models whose learned poolings were replaced by exact ones
+MODEL_COLUMN = "model"  # the column of rows beside the grid of a table, which are shown as columns of a grid
 
 
 def is_gnp(name: str) -> bool:

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Named:
-    """A pooling with a name; ``rank`` orders names by how simple they are, for ties."""
+    """A pooling with a name; ``rank`` orders names by simplicity, which decides ties.
+
+    Example:
+        >>> from gnpool.insight import NAMES
+        >>> [(named.name, named.p, named.growth) for named in NAMES[:3]]
+        [('sum', 1.0, 1.0), ('mean', 1.0, 0.0), ('max', inf, 0.0)]
+    """
 
     name: str
     p: float
@@ -17,7 +23,7 @@ class Named:
 
     @property
     def q(self) -> float:
-        """The exponent of the size in published coordinates; NaN where p is 0."""
+        """The exponent of the size in published coordinates; NaN if p is 0."""
         return published_q(self.p, self.growth)
 
     def __str__(self) -> str:
@@ -25,7 +31,7 @@ class Named:
 
 
 def published_q(p: float, growth: float) -> float:
-    """q = 1/p - growth, which has no value at p = 0: NaN.
+    """q = 1/p - growth; NaN at p = 0, where q has no value.
 
     Example:
         >>> from gnpool.display.poolings import published_q
@@ -50,21 +56,21 @@ PLAIN = tuple(
         )
     )
 )
-# Two that are near a point of the plane and not in it: one element joins the set first. They are what an estimate with
-# a prior looks like: sum x / (n + 1), and 1 / (n + 1) for elements of 1. By the name that a reading finds near them.
+# Two poolings that add one element to the set first, and so lie near a point of the plane but not on it. They look like
+# an estimate with a prior: sum x / (n + 1), and 1 / (n + 1) for elements of 1. The keys are the names of those points.
 JOINED = {
     near: Named(name, p, growth, len(PLAIN) + k)
     for k, (near, name, p, growth) in enumerate(
         (("mean", "mean with a 0", 1.0, 0.0), ("harmonic sum", "harmonic sum with a 1", -1.0, -1.0))
     )
 }
-# The last in rank, though no joined one: the other ranks stay as they were when the record was made.
+# The geometric mean comes last in rank, so that the other ranks stay as they were when the record was made.
 NAMES = (*PLAIN, Named("geometric mean", 0.0, 0.0, len(PLAIN) + len(JOINED)))
 BY_NAME = {named.name: named for named in (*NAMES, *JOINED.values())}
 
 
 def of_branch(branch: str) -> tuple[Named, ...]:
-    """The names that a branch can be: those of its sign of p, and all of them where one branch has any sign."""
+    """The names that a branch can get: those with its sign of p, or all of them for a branch of any sign."""
     if branch == "one":
         return NAMES
     sign = 1 if branch == "positive" else -1
@@ -72,7 +78,7 @@ def of_branch(branch: str) -> tuple[Named, ...]:
 
 
 def across(p: float) -> float:
-    """p on an even scale from -2 to 2: p itself between -1 and 1, and beyond them even steps of 1/p.
+    """p on a scale from -2 to 2: p itself between -1 and 1, and even steps of 1/p beyond.
 
     Example:
         >>> from gnpool.display.poolings import across
@@ -83,5 +89,5 @@ def across(p: float) -> float:
 
 
 def parameter_distance(p: float, growth: float, named: Named) -> float:
-    """How far a point is from a name, with p on the scale of :func:`across`: max and min are not infinitely far."""
+    """The distance of a point from a name, with p on the scale of :func:`across`, on which max and min are finite."""
     return math.hypot(across(p) - across(named.p), growth - named.growth)

@@ -1,4 +1,4 @@
-"""Who runs a unit of work, and where: the calling thread, or the machines of a Ray cluster."""
+"""Engines run units of work: in the calling thread, in processes, or on the machines of a Ray cluster."""
 
 from gnpool.engine.base import ENGINES, Caller, Engine, StoppedError, choose_device
 from gnpool.engine.cluster import LostError, RayEngine, UnitError

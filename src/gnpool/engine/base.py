@@ -1,4 +1,4 @@
-"""What a unit of work is, and the engine that runs it in the calling thread."""
+"""The interface of units of work, and the engine that runs them in the calling thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ T = TypeVar("T")
 
 
 class StoppedError(Exception):
-    """Raised inside a unit when it was asked to stop."""
+    """Raised inside a unit when it was asked to stop.
+
+    Example:
+        >>> from gnpool.engine import Caller, StoppedError
+        >>> caller = Caller(stopped=lambda: True)
+        >>> try:
+        ...     caller.check()
+        ... except StoppedError:
+        ...     print("save the state and leave")
+        save the state and leave
+    """
 
 
 def _never() -> bool:
@@ -28,12 +38,21 @@ def _nobody(message: Any) -> None:
 
 @dataclass(frozen=True)
 class Caller:
-    """What ties a unit to whoever asked for it.
+    """Connects a unit with its caller.
 
     Args:
-        stopped (callable): Whether to stop.
-        tell (callable): Takes reports about how far the unit is.
+        stopped (callable): Says whether to stop.
+        tell (callable): Takes progress reports of the unit.
         checkpoint (Path, optional): Folder in which the unit may keep its state.
+
+    Example:
+        >>> from gnpool.engine import Caller, Engine
+        >>> def unit(caller, number):
+        ...     caller.tell(f"working on {number}")
+        ...     return number**2
+        >>> Engine().call(unit, 7, caller=Caller(tell=print))
+        working on 7
+        49
     """
 
     stopped: Callable[[], bool] = _never
@@ -41,7 +60,7 @@ class Caller:
     checkpoint: Path | None = None
 
     def check(self) -> None:
-        """Leave, if that was asked for."""
+        """Raise :class:`StoppedError` if the caller wants the unit to stop."""
         if self.stopped():
             raise StoppedError
 
@@ -53,47 +72,60 @@ ALONE = Caller()
 class Engine:
     """Runs units in the thread that asks for them.
 
-    A unit is a function of the package, called with a :class:`Caller` and arguments that can travel to another process.
-    Whatever decides about its result is in its arguments, so that it is the same wherever it runs.
+    A unit is a function of the package. It is called with a :class:`Caller` and arguments that can be sent to another
+    process. Its result depends only on its arguments, so that it is the same wherever the unit runs.
 
     Args:
         device (torch.device or str, optional): Where units compute. (default: ``"cpu"``)
+
+    Example:
+        >>> from gnpool.engine import Engine
+        >>> def square(caller, number):
+        ...     return number**2
+        >>> list(Engine().each(square, [(3,), (5,)]))
+        [(0, 9), (1, 25)]
     """
 
     remote = False
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
-        self.stop = threading.Event()  # set: units that were sent elsewhere are to end
+        self.stop = threading.Event()  # when it is set, units in other places end
 
     @property
     def here(self) -> torch.device:
-        """Where the process that asks may compute what is no unit."""
+        """The device for work of the calling process outside of units."""
         return self.device
 
     def jobs(self, default: int) -> int:
-        """Units side by side, where the user does not say and ``default`` would be right for this machine."""
+        """The default number of units side by side, given the number that suits this machine."""
         return default
 
     def call(self, unit: Unit, *arguments: Any, caller: Caller = ALONE) -> Any:
-        """Run a unit and wait for what it returns."""
+        """Run a unit, wait for it, and return its result."""
         return unit(caller, *arguments)
 
     def each(
         self, unit: Unit, arguments: Sequence[tuple[Any, ...]], caller: Caller = ALONE
     ) -> Iterator[tuple[int, Any]]:
-        """A unit for each of several arguments: their numbers and what came out, as units end."""
+        """Run a unit for each of several arguments. Yields their numbers and results as units end."""
         for number, given in enumerate(arguments):
             caller.check()
             yield number, self.call(unit, *given, caller=caller)
 
     def share(self, value: T) -> T:
-        """What to pass to units in place of a large ``value`` that many of them get."""
+        """A stand-in for a large ``value``, to be passed to many units instead of the value."""
         return value
 
 
 def choose_device(name: str) -> torch.device:
-    """``"auto"`` is a GPU where there is one."""
+    """The device of that name; ``"auto"`` is a GPU if there is one, otherwise the CPU.
+
+    Example:
+        >>> from gnpool.engine import choose_device
+        >>> choose_device("cpu")
+        device(type='cpu')
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(name)

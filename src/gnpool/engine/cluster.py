@@ -1,8 +1,8 @@
-"""Units on the machines of a Ray cluster; whatever is kept stays with the process that asked for them.
+"""Runs units on the machines of a Ray cluster. The calling process, the driver, keeps the results.
 
 The driver claims units and stores results, so workers need neither the store's folder nor its locks. Threads of the
-driver send one unit after another and wait. Ray starts a unit again that was lost with its worker or its node; where
-the folder is shared it goes on from its checkpoint.
+driver send one unit after another and wait. If a unit is lost with its worker or its node, Ray starts it again; if the
+folder is shared, the unit resumes from its checkpoint.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from gnpool.engine.loaded import load_again
 from gnpool.engine.schedule import threads
 from gnpool.store.locks import lock
 
-RETRIES = 3  # of a unit whose worker or node died; after that the unit counts as failed
-POLL = 0.5  # seconds between looks at a unit that runs, or at the mail
+RETRIES = 3  # how often a unit is started again after its worker or node died, before it counts as failed
+POLL = 0.5  # seconds between checks of a running unit or of the mailbox
 GRACE = 15.0  # seconds that a cancelled unit has to save its state
-OBJECTS = 200 * 2**20  # bytes of Ray's object store on a laptop; what is larger goes to the disk
-GPU_SHARE = 0.25  # of a GPU, for a unit: steps at small batches leave most of it idle
-# Ray would call home, and would start a unit that its node has no memory for again for ever
+OBJECTS = 200 * 2**20  # bytes of Ray's object store on a laptop; larger objects go to the disk
+GPU_SHARE = 0.25  # share of a GPU for a unit, since steps with small batches leave most of it idle
+# Otherwise Ray would send usage statistics, and would for ever restart a unit that its node has no memory for.
 SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_task_oom_retries": str(RETRIES)}
 T = TypeVar("T")
 
 
 class UnitError(RuntimeError):
-    """A unit failed on a worker, for reasons of its own; a note has the traceback."""
+    """A unit raised an error on a worker; a note has the traceback."""
 
 
 class LostError(RuntimeError):
-    """A unit was lost with its worker, too often."""
+    """A unit was lost with its worker too often."""
 
 
 class RayEngine(Engine):
     """Sends units to a cluster and waits for them; a context manager.
 
     Args:
-        ray (module): Ray itself, connected, or what stands in for it.
+        ray (module): Ray itself, connected, or a stand-in for it.
         cpus (int): Cores of all nodes.
         gpus (int, optional): GPUs of all nodes. (default: ``0``)
         device (str, optional): Where units compute: ``"auto"`` is a GPU if any node has one. (default: ``"auto"``)
@@ -135,11 +135,11 @@ class RayEngine(Engine):
 
 @contextmanager
 def ray_cluster(address: str | None = None, jobs: int | None = None, device: str = "auto") -> Iterator[RayEngine]:
-    """A cluster: the one at ``address`` or ``$RAY_ADDRESS``, or one of this machine's cores for the time of the block.
+    """Connect to the cluster at ``address`` or ``$RAY_ADDRESS``, or start one on this machine for the block.
 
     Args:
-        address (str, optional): Such as ``"10.0.0.1:6379"``, or ``"auto"`` on a node of the cluster.
-        jobs (int, optional): Cores to offer, if the cluster is of this machine. (default: all)
+        address (str, optional): An address such as ``"10.0.0.1:6379"``, or ``"auto"`` on a node of the cluster.
+        jobs (int, optional): Number of cores, if the cluster is started on this machine. (default: all)
         device (str, optional): Where units compute: ``"auto"`` is a GPU if any node has one. (default: ``"auto"``)
 
     Raises:
@@ -174,24 +174,24 @@ def ray_cluster(address: str | None = None, jobs: int | None = None, device: str
 
 
 def compute(unit: Unit, checkpoint: Path | None, box: Any, number: int, *arguments: Any) -> tuple[bool, Any]:
-    """One unit, on a worker: True and its result, or False and why it failed for reasons of its own."""
+    """Run a unit on a worker. Returns True and its result, or False and its error."""
     warnings.showwarning = lambda message, *_, **__: box.put.remote(None, str(message))
     try:
         load_again()
         with _folder(checkpoint) as folder:
             return True, unit(Caller(tell=_Post(box, number), checkpoint=folder), *arguments)
-    except Exception as error:  # Ray would start it again, or wrap what may not travel
+    except Exception as error:  # Ray would start the unit again, or fail to send the error
         return False, (f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
 @contextmanager
 def _folder(shared: Path | None) -> Iterator[Path | None]:
-    """The unit's checkpoint, if the file system is shared and no lost worker is still at it; else one of this node."""
+    """The unit's checkpoint if its folder is shared and no lost worker still uses it; otherwise a local folder."""
     if shared is None:
         yield None
         return
     with ExitStack() as stack:
-        if shared.is_dir():  # the driver has just made it
+        if shared.is_dir():  # the driver has made it, so the file system is shared
             path = shared.parent.parent / "locks" / f"{shared.name}.worker"
             if path.parent.is_dir() and stack.enter_context(lock(path, wait=False)):
                 yield shared
@@ -200,7 +200,7 @@ def _folder(shared: Path | None) -> Iterator[Path | None]:
 
 
 class _Post:
-    """Reports of a unit, not more than two a second."""
+    """Sends reports of a unit, at most two a second."""
 
     def __init__(self, box: Any, number: int) -> None:
         self.box, self.number, self.last = box, number, 0.0
@@ -212,7 +212,7 @@ class _Post:
 
 
 class Mailbox:
-    """What workers have to say until the driver asks for it; an actor on the driver's node."""
+    """Holds messages of workers until the driver takes them; an actor on the driver's node."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[int | None, Any]] = []
@@ -227,7 +227,7 @@ class Mailbox:
 
 @dataclass
 class _Line:
-    """Where the reports of one unit go, and what went wrong there."""
+    """The receiver of the reports of one unit, and an error that it has raised."""
 
     number: int
     tell: Callable[[Any], None]
@@ -235,11 +235,11 @@ class _Line:
 
 
 class _Mail:
-    """A mailbox, and a thread of the driver that hands out its reports; everything else becomes a warning."""
+    """A mailbox, and a thread of the driver that delivers its reports; other messages become warnings."""
 
     def __init__(self, ray: Any) -> None:
         self.ray = ray
-        here = f"node:{ray.util.get_node_ip_address()}"  # a resource that every node has, of itself
+        here = f"node:{ray.util.get_node_ip_address()}"  # every node has this resource
         self.box = ray.remote(Mailbox).options(num_cpus=0, resources={here: 0.001}).remote()
         self.lines: dict[int, _Line] = {}
         self.count = itertools.count()
@@ -249,7 +249,7 @@ class _Mail:
 
     @contextmanager
     def line(self, tell: Callable[[Any], None]) -> Iterator[_Line]:
-        """A line for the time of a unit."""
+        """A line that lasts as long as a unit."""
         line = _Line(next(self.count), tell)
         self.lines[line.number] = line
         try:
@@ -267,7 +267,7 @@ class _Mail:
             last = self.end.wait(POLL)
             try:
                 messages = self.ray.get(self.box.take.remote(), timeout=GRACE)
-            except Exception:  # progress is lost, results are not
+            except Exception:  # only progress is lost
                 return
             for number, message in messages:
                 line = None if number is None else self.lines.get(number)
@@ -276,7 +276,7 @@ class _Mail:
                         line.tell(message)
                     elif number is None:
                         warnings.warn(message, stacklevel=1)
-                except Exception as error:  # of the unit's, which raises it; nobody waits for a warning
+                except Exception as error:  # the call of the unit raises it; for a warning there is no call
                     if line is not None:
                         line.problem = error
             if last:

@@ -1,4 +1,4 @@
-"""Calls side by side: some at a time, those that another process is at later, those that fail set apart."""
+"""Runs calls side by side. Calls for which another process works come later, and failed calls are collected."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from gnpool.engine.base import StoppedError
 from gnpool.store import StoreError
 
-POLL_SECONDS = 1.0  # how often to look whether another process has finished what this one waits for
-# What is no reason of one call's own: the next one would meet it, too.
+POLL_SECONDS = 1.0  # between checks whether another process has finished an item
+# Errors that do not come from one call, and that every other call would meet, too.
 COMMON = (StoppedError, StoreError, OSError, ImportError, BrokenExecutor)
 T = TypeVar("T")
 
@@ -24,10 +24,20 @@ def work_off(
     jobs: int,
     doomed: Callable[[T, list[T]], bool] = lambda item, failed: False,
 ) -> dict[int, Exception]:
-    """Submit every item, ``jobs`` at a time, and wait for all; those that failed by themselves, by number.
+    """Submit every item, ``jobs`` at a time, wait for all, and return the errors of failed items by number.
 
-    Where a call returns False another process is at the item, and it is submitted again when that may have ended. An
-    item that is ``doomed``, given those that failed, is left out. Errors that would meet every item are raised at once.
+    If a call returns False, another process works on the item, and it is submitted again later. An item that is
+    ``doomed``, given the failed ones, is skipped. Errors that every item would meet are raised at once.
+
+    Example:
+        >>> import threading
+        >>> from gnpool.engine import threads, work_off
+        >>> def divide(number):
+        ...     return bool(12 / number)  # True: done
+        >>> with threads(2, threading.Event()) as submit:
+        ...     failed = work_off(lambda number: submit(divide, number), [3, 0, 4], jobs=2)
+        >>> failed
+        {1: ZeroDivisionError('division by zero')}
     """
     todo, later = list(range(len(items))), list[int]()
     pending: dict[Future[bool], int] = {}
@@ -59,8 +69,16 @@ def work_off(
 def threads(jobs: int, stop: threading.Event) -> Iterator[Callable[..., Future[Any]]]:
     """A function that submits calls to ``jobs`` threads.
 
-    Leaving the block, after an error or Ctrl-C too, sets ``stop`` until all have ended: who looks at it can save its
-    state and leave.
+    At the end of the block, also after an error or Ctrl-C, ``stop`` is set until all calls have ended. Calls that check
+    it can save their state and return.
+
+    Example:
+        >>> import threading
+        >>> from gnpool.engine import threads
+        >>> with threads(2, threading.Event()) as submit:
+        ...     futures = [submit(pow, 2, k) for k in range(4)]
+        ...     print([future.result() for future in futures])
+        [1, 2, 4, 8]
     """
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="gnpool")
     try:
@@ -74,6 +92,17 @@ def threads(jobs: int, stop: threading.Event) -> Iterator[Callable[..., Future[A
 def side_by_side(
     call: Callable[[T], bool], items: Sequence[T], jobs: int, stop: threading.Event
 ) -> dict[int, Exception]:
-    """:func:`work_off` in threads of this process."""
+    """Run :func:`work_off` in threads of this process.
+
+    Example:
+        >>> import threading
+        >>> from gnpool.engine import side_by_side
+        >>> done = []
+        >>> def work(item):
+        ...     done.append(item)
+        ...     return True
+        >>> side_by_side(work, ["a", "b", "c"], jobs=2, stop=threading.Event()), sorted(done)
+        ({}, ['a', 'b', 'c'])
+    """
     with threads(jobs, stop) as submit:
         return work_off(lambda item: submit(call, item), items, jobs)

@@ -1,4 +1,4 @@
-"""The way in for users' own data: split by size, train GNP beside fixed poolings, crystallise, name the answer."""
+"""Fits users' own data: splits by size, looks for a law, trains GNP beside fixed poolings, and names the answer."""
 
 from gnpool.fit.answer import Answer, answer
 from gnpool.fit.estimators import GNPClassifier, GNPRegressor

@@ -1,4 +1,4 @@
-"""Which law or pooling: chosen by validation alone, how far it can be trusted, and what the test says about it."""
+"""The answer: the law or pooling that validation chose, its test errors, and how far it can be trusted."""
 
 from __future__ import annotations
 
@@ -17,33 +17,44 @@ from gnpool.fit.study import LAW, Entry, Study
 from gnpool.fit.words import between
 from gnpool.training import Batch
 
-MARGIN = 0.2  # a simpler pooling may have a validation loss larger by this part
-EXACT = 1e-6  # or by this part of the loss of the best constant: what is below is as good as nothing
-SMALL = 1e-3  # a difference in error of a thousandth helps nobody
+MARGIN = 0.2  # a simpler pooling is chosen if its validation loss is larger by at most this share
+EXACT = 1e-6  # or by at most this share of the loss of the best constant, which counts as 0
+SMALL = 1e-3  # smaller differences in error do not count
 RESAMPLES = 1000
 SURE = 0.95
-LUCK = 3.0  # standard errors: the best of many that learned nothing may beat the constant by two
-MORE_LUCK = 5.0  # where no formula of poolings is related to the targets, which makes luck the likelier reason
-FEWEST = 4  # validation graphs, below which nothing can be said
-FAR, FAR_NODES = 2.0, 10  # ratio of sizes, below which a test says little about graphs so many times as large
-SHIFT = 0.1  # of the share of a class, from the training graphs to the larger ones
+LUCK = 3.0  # standard errors; of many models that learned nothing, the best may beat the constant by two
+MORE_LUCK = 5.0  # if no formula of poolings is related to the targets, so that luck is the likelier reason
+FEWEST = 4  # with fewer validation graphs than this, nothing can be concluded
+FAR, FAR_NODES = 2.0, 10  # if test graphs are less than FAR times as large as training graphs, FAR_NODES is too far
+SHIFT = 0.1  # a warning follows if the share of a class differs by this much on the larger graphs
 PLACES = {"aggr": "over the neighbours", "readout": "over the nodes", "pool": "over the elements"}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What to tell the user.
+    """The answer of a fit, in values and in words.
 
     Args:
-        entry (Entry): The chosen competitor; its network is what is saved.
-        poolings (tuple[str, ...], optional): Its poolings; None: GNP stays as it learned to be, or a law was chosen, or
+        entry (Entry): The chosen competitor, whose network is saved.
+        poolings (tuple[str, ...], optional): Its poolings; None if it keeps the learned GNP, if a law was chosen, or if
             nothing was learned.
-        law (str, optional): The formula, where a law was chosen.
-        verdict (str): ``"helps"``, ``"not needed"`` or ``"hurts"``: GNP against the best fixed pooling, on the test.
-            ``"not compared"``: a certain law was found, and networks got a first look only.
+        law (str, optional): The formula, if a law was chosen.
+        verdict (str): ``"helps"``, ``"not needed"`` or ``"hurts"`` compares GNP with the best fixed pooling on the test
+            data. ``"not compared"`` means that a certain law was found, so that networks got a first look only.
         learned (bool): Whether anything was learned: a law, or a model that beats the best constant on the validation
             data by more than chance.
         sentences (tuple[str, ...]): The answer in words.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.data import from_list
+        >>> from gnpool.fit import Options, answer, run_study
+        >>> _ = torch.manual_seed(0)
+        >>> sets = [Data(x=(x := torch.rand(n, 1)), y=float(x.sum())) for n in range(3, 13) for _ in range(6)]
+        >>> found = answer(run_study(from_list(sets), Options(epochs=1, seeds=1)))
+        >>> found.law, found.learned, found.verdict
+        ('y = sum_i(x0_i)', True, 'not compared')
     """
 
     entry: Entry
@@ -58,7 +69,19 @@ class Answer:
 
 
 def answer(study: Study) -> Answer:
-    """Choose among the competitors, and say it."""
+    """Choose one of the competitors of a study by validation, and describe the choice.
+
+    Example:
+        >>> from torch_geometric.data import Data
+        >>> import torch
+        >>> from gnpool.data import from_list
+        >>> from gnpool.fit import Options, answer, run_study
+        >>> sets = [Data(x=torch.ones(n, 1), y=float(n)) for n in range(2, 12) for _ in range(5)]
+        >>> found = answer(run_study(from_list(sets), Options(epochs=1, seeds=1)))
+        >>> print(found.sentences[0])
+        y = n. Formulas that explain the data about as well agree with it within 1 % up to 144 nodes, the largest size
+        that was tried.
+    """
     law_found = bool(study.findings) and all(finding.found for finding in study.findings)
     entries = [e for e in study.entries if e.finished and (e.label != LAW or law_found)]
     losses = np.stack([study.per_graph(entry.validation, "validation") for entry in entries])
@@ -72,7 +95,7 @@ def answer(study: Study) -> Answer:
     best = min(fixed, key=lambda entry: entry.loss) if fixed else None
     verdict = "not compared" if best is None or family is None or not learned else _verdict(family, best, study)
     if verdict != "not compared" and family is not None and best is not None and family.poolings == best.poolings:
-        verdict = "not needed"  # GNP found what the fixed pooling is
+        verdict = "not needed"  # GNP found the same fixed pooling
     sentences = _sentences(study, chosen, learned)
     if family is None:
         sentences.append("Networks got a first look only: the law leaves nothing for them to learn.")
@@ -84,10 +107,10 @@ def answer(study: Study) -> Answer:
 
 
 def _beats(entry: Entry, study: Study) -> bool:
-    """Whether a model beats any constant on the validation data by more than the luck of the best of many.
+    """Whether a model beats every constant on the validation data by more than the best of many would by luck.
 
-    The constant is the one that suits the validation data best: a model that has only met their mean has learned
-    nothing.
+    It is compared with the best constant for the validation data, since a model that only matches their mean has
+    learned nothing.
     """
     y = study.prepared.y["validation"]
     constant = study.problem.loss(study.problem.constant(y).expand(len(y), -1), Batch(y=y)).numpy()
@@ -101,7 +124,7 @@ def _beats(entry: Entry, study: Study) -> bool:
 
 
 def student(sigmas: float, freedom: int) -> float:
-    """So many standard errors of a normal mean in those of a mean of ``freedom`` + 1 values, as likely as they are.
+    """Convert standard errors of the normal distribution to equally likely ones of Student's t distribution.
 
     Example:
         >>> from gnpool.fit.answer import student
@@ -114,7 +137,7 @@ def student(sigmas: float, freedom: int) -> float:
 
 
 def _sentences(study: Study, chosen: Entry, learned: bool) -> list[str]:
-    """What was chosen, how well it does, and how far that says anything."""
+    """Sentences about the choice, its errors, and what they say about larger graphs."""
     plain = "the mean" if study.problem.task == "regression" else "the most frequent class"
     constant = show_error(study, study.baseline, "larger")
     where = _where(study)
@@ -123,7 +146,7 @@ def _sentences(study: Study, chosen: Entry, learned: bool) -> list[str]:
             f"Nothing was learned: no model beats {plain} on the validation {_items(study)} by more than chance allows."
         )
         gets = f"On {where} {plain} gets {_metric(study).words} {constant}."
-        saved = "Do not use the model that is saved: it predicts no better than that."
+        saved = "Do not use the saved model: it predicts no better than that."
         return [nothing, gets, saved, *_shift(study)]
     found = [_named(study, chosen), _errors(study, chosen)]
     if not _is_better(chosen, study):
@@ -132,7 +155,7 @@ def _sentences(study: Study, chosen: Entry, learned: bool) -> list[str]:
 
 
 def _is_better(chosen: Entry, study: Study) -> bool:
-    """Whether a model does better than the constant on the larger graphs, in the measure that is told."""
+    """Whether a model beats the constant on the larger graphs, in the measure that is reported."""
     metric = _metric(study)
     ours, theirs = (entry.measures["larger"].get(metric.key) for entry in (chosen, study.baseline))
     if ours is None or theirs is None:
@@ -141,7 +164,7 @@ def _is_better(chosen: Entry, study: Study) -> bool:
 
 
 def _items(study: Study) -> str:
-    """What is split."""
+    """The name of the items that are split."""
     return f"{study.split.unit}s"
 
 
@@ -157,7 +180,7 @@ def _metric(study: Study) -> Metric:
 
 
 def _shift(study: Study) -> list[str]:
-    """A warning where the classes of the larger graphs are others than in training."""
+    """A warning if the shares of the classes differ between training and larger graphs."""
     if study.problem.task != "classification" or study.split.by == "random":
         return []
     parts = class_shares(study)
@@ -185,7 +208,7 @@ def _complexity(entry: Entry) -> int:
 
 
 def _noise(losses: Floats) -> Floats:
-    """Standard error of the difference in mean loss to the best competitor, for each."""
+    """For each competitor, the standard error of the difference between its mean loss and the lowest."""
     best = int(losses.mean(1).argmin())
     spread = (losses - losses[best]).std(axis=1, ddof=1) if losses.shape[1] > 1 else np.zeros(len(losses))
     result: Floats = spread / math.sqrt(losses.shape[1])
@@ -193,14 +216,14 @@ def _noise(losses: Floats) -> Floats:
 
 
 def _choose(means: Floats, entries: list[Entry], noise: Floats, floor: float) -> int:
-    """The simplest whose loss is as good as the lowest, up to noise; of equally simple ones the lowest."""
+    """The simplest competitor whose loss equals the lowest up to noise; of equally simple ones, the best."""
     lowest = float(means.min())
     good = means <= lowest + np.maximum(np.minimum(noise, MARGIN * lowest), floor)
     return min(np.flatnonzero(good).tolist(), key=lambda k: (_complexity(entries[k]), means[k]))
 
 
 def _verdict(family: Entry, best: Entry, study: Study) -> str:
-    """GNP against the best fixed pooling on the larger graphs, by a paired bootstrap."""
+    """Compare GNP with the best fixed pooling on the larger graphs by a paired bootstrap."""
     difference = study.per_graph(family.errors["larger"] - best.errors["larger"], "larger")
     scale = float(study.problem.sizes(study.prepared.y["larger"]).mean())
     if abs(float(difference.mean())) < SMALL * scale:
@@ -229,7 +252,7 @@ def _named(study: Study, entry: Entry) -> str:
 
 
 def _reach(study: Study, chosen: Entry) -> list[str]:
-    """How far the test reaches beyond the training sizes."""
+    """Sentences about how far the test reaches beyond the training sizes."""
     if study.split.by != "size":
         return []
     trained, tested = (int(study.sizes(part).max()) for part in ("train", "larger"))
@@ -242,7 +265,7 @@ def _reach(study: Study, chosen: Entry) -> list[str]:
 
 
 def _nearest(study: Study, chosen: Entry) -> list[str]:
-    """The formula that comes nearest, where another model was chosen."""
+    """Sentences about the nearest formula, if another model was chosen."""
     if chosen.label == LAW or not study.findings:
         return []
     if all(finding.law is None for finding in study.findings):
@@ -275,10 +298,10 @@ def _errors(study: Study, entry: Entry) -> str:
 
 
 def _help(study: Study, family: Entry, best: Entry, verdict: str) -> str:
-    """GNP against the best fixed pooling; the words follow the verdict."""
-    where, word, error = _where(study), "error", METRICS["error"]  # which the verdict is about
+    """A sentence that compares GNP with the best fixed pooling, by the verdict."""
+    where, word, error = _where(study), "error", METRICS["error"]  # the verdict compares this measure
     ours, theirs = (shown(entry.measures["larger"], error) for entry in (family, best))
-    name = "GNP, crystallised," if family.label == CRYSTAL else "Learned GNP"
+    name = "GNP, crystallized," if family.label == CRYSTAL else "Learned GNP"
     if family.poolings is not None and family.poolings == best.poolings:
         return f"Among networks the fixed pooling {best.label} is enough: {word} {theirs} on {where}."
     words = {"helps": "is better than", "hurts": "is worse than", "not needed": "is not better than"}[verdict]
@@ -286,7 +309,7 @@ def _help(study: Study, family: Entry, best: Entry, verdict: str) -> str:
 
 
 def show_error(study: Study, entry: Entry, part: str) -> str:
-    """The measure of a competitor on a part of the graphs that the user wants first."""
+    """The main measure of a competitor on a part of the graphs, as text."""
     return shown(entry.measures[part], _metric(study))
 
 

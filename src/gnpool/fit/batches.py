@@ -18,10 +18,10 @@ class FlatBatches(Batches):
         x (torch.Tensor): Their features, (N, d).
         y (torch.Tensor, optional): Their targets, (G,) or (N,).
         batch_size (int): Graphs in a batch.
-        seed (int, optional): Of the shuffling; ``None``: in the order given.
+        seed (int, optional): Seed of the shuffling; ``None`` keeps the given order.
         loops (bool): Whether every node gets an edge to itself.
         edge_attr (torch.Tensor, optional): Features of the edges, (E, d), in the order of the table; not with loops.
-        weight (torch.Tensor, optional): Of the items with a target, 0 for those that do not count.
+        weight (torch.Tensor, optional): Weights of the items with a target; items of weight 0 do not count.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class FlatBatches(Batches):
             edges = edges[:, np.argsort(edges[1] * nodes + edges[0], kind="stable")]
         graph = np.searchsorted(table.first, edges[1], side="right") - 1
         counts = np.bincount(graph, minlength=self.count)
-        order = np.argsort(edges[0] * nodes + edges[1], kind="stable")  # by source: graphs stay together
+        order = np.argsort(edges[0] * nodes + edges[1], kind="stable")  # by source; this keeps graphs together
         first = np.cumsum(counts) - counts
         self.edges = torch.from_numpy(counts)
         self.values[EDGES] = torch.from_numpy(edges - table.first[graph])

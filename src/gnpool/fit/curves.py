@@ -1,4 +1,4 @@
-"""How a training went, small enough for JSON: the losses over the epochs, and the way of the exponents."""
+"""The curves of a training, small enough for JSON: losses and exponents over the epochs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 
 from gnpool.training import Fit
 
-POINTS = 100  # epochs that are kept, at most
+POINTS = 100  # at most this many epochs are kept
 DIGITS = 5
-LOSSES = ("train", "loss")  # the second is that of the validation data
+LOSSES = ("train", "loss")  # the second is the validation loss
 
 
 def training_curves(fit: Fit, points: int = POINTS) -> dict[str, Any]:
-    r"""The runs of the best run's setting over the epochs.
+    r"""Losses and exponents over the epochs, of all runs with the setting of the best run.
 
     Args:
-        fit (Fit): What :func:`gnpool.fit_many` gave.
-        points (int, optional): Epochs that are kept, at most; the first and the last are among them.
+        fit (Fit): The result of :func:`gnpool.fit_many`.
+        points (int, optional): At most this many epochs are kept, always with the first and the last.
 
     Returns:
         dict: ``seeds``; ``losses``: the number of each kept ``epoch``, from 1, and a list for each seed of the training

@@ -1,4 +1,4 @@
-"""Features of edges as features of nodes: their sums over the edges into each node."""
+"""Turns features of edges into features of nodes: their sums over the edges into each node."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gnpool.data.table import Floats, Ints
 def with_edge_sums(table: GraphTable) -> GraphTable:
     """The table with a column ``edges.NAME`` of the nodes for each feature of the edges.
 
-    It holds the sum over the edges into the node; of categories it is a column ``edges.NAME=CATEGORY`` for each, which
-    counts them. A missing value counts nothing. So formulas of nodes can speak of edges.
+    It holds the sum over the edges into the node. For categories there is a column ``edges.NAME=CATEGORY`` for each,
+    which counts the edges. Missing values count as 0. With these columns formulas can use the features of edges.
     """
     if table.edge_index is None or not table.edge_attr:
         return table

@@ -1,4 +1,4 @@
-"""Estimators for notebooks: fit, predict, score, over the code of ``gnpool fit``."""
+"""Estimators with fit, predict and score, for notebooks. They run the code of ``gnpool fit``."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class _Estimator(Parameters):
         self.weight_decay = weight_decay
 
     def fit(self, graphs: Graphs, y: Any = None, *, on_progress: OnProgress = lambda text, done: None) -> Any:
-        """Train GNP beside the fixed poolings, and choose.
+        """Look for a law, train GNP beside the fixed poolings, and choose by validation.
 
         Args:
-            graphs (list[Data] or str or Path): Graphs or sets, or where they are; see :func:`gnpool.data.read_graphs`.
-            y (sequence, optional): Targets, in place of those that the graphs have. With ``level="node"`` those of all
-                nodes, or a sequence for each graph. Several targets of a regression are columns, (items, targets).
-            on_progress (callable, optional): Called with what is being done and how much of all is done.
+            graphs (list[Data] or str or Path): Graphs or sets, or their path; see :func:`gnpool.data.read_graphs`.
+            y (sequence, optional): Targets that replace those of the graphs. With ``level="node"`` they are those of
+                all nodes, or a sequence for each graph. Several targets of a regression are columns, (items, targets).
+            on_progress (callable, optional): Called with the current step in words and the share of the work done.
         """
         options = Options(self._task, **{name: getattr(self, name) for name in OPTIONS if hasattr(self, name)})
         table, targets = self._labelled(graphs, y)
@@ -85,11 +85,13 @@ class _Estimator(Parameters):
     def result(self) -> dict[str, Any]:
         """All numbers of the fit, as in ``fit.json``."""
         if self.study is None or self.answer is None:
-            raise ValueError(f"{type(self).__name__}: it was loaded, or not fitted yet; numbers come from 'fit'")
+            raise ValueError(
+                f"{type(self).__name__}: there are no numbers, since it was loaded or not fitted; call 'fit' first"
+            )
         return result_dict(self.study, self.answer)
 
     def save(self, folder: str | Path) -> Path:
-        """Write the chosen model, as ``gnpool fit`` does to ``DIR/model``."""
+        """Write the chosen model to a folder, as ``gnpool fit`` writes ``DIR/model``."""
         if self.study is None or self.answer is None:
             raise ValueError(f"{type(self).__name__}: call 'fit' before 'save'")
         entry = self.answer.entry
@@ -100,17 +102,17 @@ class _Estimator(Parameters):
         """What :meth:`save` or ``gnpool fit`` wrote."""
         predictor = load_predictor(folder)
         if predictor.problem.task != cls._task:
-            raise ValueError(f"{cls.__name__}: the model in '{folder}' is one of {predictor.problem.task}")
+            raise ValueError(f"{cls.__name__}: the model in '{folder}' was fitted to a {predictor.problem.task}")
         estimator = cls(level=predictor.problem.level)
         estimator.predictor = predictor
         return estimator
 
     def _learn(self, targets: NDArray[Any]) -> Column:
-        """Targets as a column to learn from."""
+        """The targets as a column of a table."""
         raise NotImplementedError
 
     def _with_targets(self, table: GraphTable, targets: NDArray[Any], given: bool) -> GraphTable:
-        """The table with these targets to learn from, under the names that they have."""
+        """The table with these targets, under their names."""
         columns = [self._learn(one) for one in (targets.T if targets.ndim == 2 else [targets])]
         names = [column.name for column in table.targets]
         if given or not names:
@@ -128,12 +130,12 @@ class _Estimator(Parameters):
         return graphs if isinstance(graphs, GraphTable) else read_graphs(graphs, self.level, labelled=labelled)
 
     def _labelled(self, graphs: Graphs, y: Any) -> tuple[GraphTable, NDArray[Any]]:
-        """The graphs, and a target for each graph or node as it was given."""
+        """The graphs, and their targets as they were given."""
         table = self._read(graphs, labelled=y is None)
         return table, _own_targets(table) if y is None else _given_targets(y, table)
 
     def _outputs(self, graphs: Graphs) -> NDArray[Any]:
-        """What the network gives; warns of what a user should know."""
+        """The outputs of the network. Notes for the user become warnings."""
         found, notes = self._fitted().outputs(self._read(graphs, labelled=False), self.device)
         for note in notes:
             warnings.warn(f"{type(self).__name__}: {note}", stacklevel=3)
@@ -150,12 +152,12 @@ class _Estimator(Parameters):
 
 
 class GNPRegressor(_Estimator):
-    r"""Predicts a number, or several, for each graph, set or node, and finds the law or the pooling that does it.
+    r"""Predicts one or several numbers for each graph, set or node, and finds the law or the pooling behind them.
 
-    Trains GNP and the fixed poolings on the smaller graphs, crystallises, and keeps what validation chooses. After
-    :meth:`fit`, ``answer`` says in words which pooling it is and how it does on the larger graphs; ``result`` has all
-    numbers. It is an estimator of scikit-learn 1.6 or newer, which need not be installed: ``clone``,
-    ``cross_val_score``, ``GridSearchCV`` and ``Pipeline`` take it with a list of graphs as data.
+    It looks for a law, trains GNP and the fixed poolings on the smaller graphs, crystallizes GNP, and keeps what
+    validation chooses. After :meth:`fit`, ``answer`` says in words what was chosen and how it performs on the larger
+    graphs; ``result`` has all numbers. It is an estimator for scikit-learn 1.6 or newer, which need not be installed:
+    ``clone``, ``cross_val_score``, ``GridSearchCV`` and ``Pipeline`` take it with a list of graphs as data.
 
     Args:
         level (str, optional): Whether targets belong to ``"graph"`` or ``"node"``. (default: ``"graph"``)
@@ -192,7 +194,7 @@ class GNPRegressor(_Estimator):
         predicted = self.predict(table).reshape(len(given), -1)
         if predicted.shape[1] != len(targets):
             raise ValueError(
-                f"GNPRegressor: it was fitted to {counted(predicted.shape[1], 'target')}, and here are {len(targets)}"
+                f"GNPRegressor: it was fitted to {counted(predicted.shape[1], 'target')}, but got {len(targets)}"
             )
         found = [
             of_numbers(mine, np.asarray(one, dtype=np.float64))["r2"]
@@ -210,10 +212,10 @@ class GNPRegressor(_Estimator):
 
 
 class GNPClassifier(_Estimator):
-    r"""Predicts a class for each graph, set or node, and finds the pooling that does it.
+    r"""Predicts a class for each graph, set or node, and finds the law or the pooling behind it.
 
-    All that :class:`GNPRegressor` says holds here. Classes may be words or numbers; predictions have the
-    same type. ``classes_`` lists them, and :meth:`predict_proba` gives a probability for each.
+    It works as :class:`GNPRegressor` does. Classes may be words or numbers, and predictions have the same type.
+    ``classes_`` lists them, and :meth:`predict_proba` gives a probability for each.
 
     Args:
         level (str, optional): Whether targets belong to ``"graph"`` or ``"node"``. (default: ``"graph"``)
@@ -227,7 +229,7 @@ class GNPClassifier(_Estimator):
         test_from (int, optional): Test on graphs of at least so many nodes. (default: all larger ones)
         dropout (float, optional): Dropout of the deeper networks. (default: ``0.0``)
         weight_decay (float, optional): L2 penalty of all weights. (default: ``0.0``)
-        class_weights (str, optional): ``"balanced"``: all classes count alike in training. (default: as they are)
+        class_weights (str, optional): ``"balanced"`` makes all classes count alike in training. (default: no weights)
 
     Example:
         >>> import torch
@@ -286,7 +288,7 @@ class GNPClassifier(_Estimator):
         found = self.predict(table)
         if _are_numbers(found) != _are_numbers(targets):
             kinds = ["numbers" if _are_numbers(values) else "words" for values in (found, targets)]
-            raise ValueError(f"{type(self).__name__}: the classes are {kinds[0]}, and 'y' holds {kinds[1]}")
+            raise ValueError(f"{type(self).__name__}: the classes are {kinds[0]}, but 'y' holds {kinds[1]}")
         return float((found == targets).mean())
 
     @classmethod
@@ -298,7 +300,9 @@ class GNPClassifier(_Estimator):
 
     def _learn(self, targets: NDArray[Any]) -> Column:
         if targets.ndim == 2:
-            raise DataError(f"several targets must be numbers, and a classification has one; got {targets.shape[1]}")
+            raise DataError(
+                f"a classification has a single target, got {targets.shape[1]}; several targets must be numbers"
+            )
         missing = next((k for k, label in enumerate(targets.tolist()) if label is None or label != label), None)
         if missing is not None:
             raise DataError(f"the target is missing (item {missing}, from 0)", column="y")
@@ -313,7 +317,7 @@ class GNPClassifier(_Estimator):
 
 
 def _given_targets(y: Any, table: GraphTable) -> NDArray[Any]:
-    """What the user gave as targets, as one array."""
+    """The targets that the user gave, as one array."""
     if isinstance(y, torch.Tensor):
         y = y.detach().cpu()
     elif table.level == "node" and len(y) and np.ndim(next(iter(y))) == 1:  # a sequence for each graph
@@ -328,7 +332,7 @@ def _given_targets(y: Any, table: GraphTable) -> NDArray[Any]:
 
 
 def _own_targets(table: GraphTable) -> NDArray[Any]:
-    """The targets that the graphs have: words, whole numbers or numbers; several as columns."""
+    """The targets of the graphs: words, whole numbers or numbers; several targets are columns."""
     if table.y is None:
         raise DataError("the data has no targets to learn from")
     for column in table.targets:

@@ -1,4 +1,4 @@
-"""Saved models in forms that run without gnpool."""
+"""Exports saved models to formats that run without gnpool."""
 
 from __future__ import annotations
 
@@ -27,7 +27,20 @@ def write_export(folder: str | Path, out: str | Path, form: str) -> list[Path]:
         form (str): The format.
 
     Returns:
-        list[Path]: What was written.
+        list[Path]: The files that were written.
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool import GNPRegressor
+        >>> from gnpool.fit import write_export
+        >>> sets = [Data(x=torch.ones(n, 1), y=float(n)) for n in range(2, 12) for _ in range(5)]
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     saved = GNPRegressor(epochs=1, seeds=1).fit(sets).save(f"{place}/model")
+        ...     files = write_export(saved, f"{place}/plain", "pyg")
+        ...     print(sorted(path.name for path in files))
+        ['model.pt2', 'model.py', 'model.safetensors']
     """
     if form not in FORMATS:
         raise ValueError(f"write_export: 'form' must be one of {FORMATS}, got {form!r}")

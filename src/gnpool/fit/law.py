@@ -1,4 +1,4 @@
-"""The law behind the data of a user, in the units of that data, and as a network that predicts."""
+"""The law behind a user's data, in the units of the data, and as a network that predicts."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from gnpool.insight.laws import Finding, Law, LawsNet, Sample
 from gnpool.insight.laws.finding import LEAST, find_law_of
 from gnpool.insight.laws.space import Level
 
-MOST_GRAPHS, MOST_NODES = 20_000, 500_000  # that a law is looked for in; the first ones, whose order is random
+MOST_GRAPHS, MOST_NODES = 20_000, 500_000  # the search uses at most this many, the first ones, whose order is random
 MOST_FEATURES = 64
 
 
 def why_not(prepared: Prepared) -> str | None:
-    """Why no law is looked for, or None."""
+    """The reason why no law is searched for, or None."""
     split, features = prepared.split, len(law_features(prepared.preprocessing)[0])
     items = len(split.train) + len(split.validation)
     if prepared.table.level == "node" and split.unit == "graph":
         items = int(split.sizes[np.concatenate([split.train, split.validation])].sum())
     if items < LEAST:
-        return f"no law was looked for: {items} targets to learn from are too few, {LEAST} are the least"
+        return f"no law was searched for: it needs at least {LEAST} targets to learn from, and there are {items}"
     if features > MOST_FEATURES:
-        return f"no law was looked for: there are {features} features, and {MOST_FEATURES} are the most"
+        return f"no law was searched for: there are {features} features, and at most {MOST_FEATURES} are possible"
     if split.unit == "node" and int(prepared.table.sizes.sum()) > MOST_NODES:
-        return f"no law was looked for: there are more than {MOST_NODES:,} nodes"
+        return f"no law was searched for: there are more than {MOST_NODES:,} nodes"
     return None
 
 
 def find_in(prepared: Prepared) -> list[Finding]:
-    """The law behind each target; none where :func:`why_not` has a reason."""
+    """The finding for each target; an empty list if :func:`why_not` gives a reason."""
     if why_not(prepared) is not None:
         return []
     problem, level = prepared.problem, level_of(prepared.problem)
@@ -55,7 +55,7 @@ def _sample_of_graphs(prepared: Prepared) -> tuple[Sample, Floats]:
 
 
 def _sample_of_nodes(prepared: Prepared) -> tuple[Sample, Floats]:
-    """All nodes as those of one graph, in the units of the user, and the targets of the first: those that train and
+    """All nodes as the nodes of one graph, in the units of the user, and the targets of the first ones, which train and
     validate, in random order.
     """
     table, split = prepared.table, prepared.split
@@ -75,26 +75,26 @@ def _features(prepared: Prepared, table: GraphTable) -> Floats:
 
 
 def _edges(table: GraphTable) -> Ints | None:
-    """The edges; for targets of nodes, without those of a node to itself."""
+    """The edges; for targets of nodes, without self-loops."""
     edges = table.edge_index
     return edges[:, edges[0] != edges[1]] if edges is not None and table.level == "node" else edges
 
 
 def formulas(findings: Sequence[Finding], problem: Problem) -> list[str | None]:
-    """The formula of each target, with the names of the target and of its classes."""
+    """The formula of each target, with the names of the target and its classes."""
     named = zip(findings, problem.columns, strict=False)
     return [None if found.law is None else found.law.text(name, problem.classes) for found, name in named]
 
 
 def level_of(problem: Problem) -> Level:
-    """What the targets belong to."""
+    """The level of the targets."""
     if problem.level == "node":
         return "node"
     return "graph" if problem.edges else "set"
 
 
 def law_features(preprocessing: Preprocessing) -> tuple[tuple[str, ...], Floats]:
-    """The name of each feature of a network in a formula, and what turns it back into the user's unit."""
+    """For each feature of a network, its name in a formula and the factor that restores the user's unit."""
     names: list[str] = []
     scales: list[float] = []
     for rule in preprocessing.of("node"):

@@ -13,23 +13,24 @@ from gnpool.display.measures import METRICS, Metric
 from gnpool.tasks import accuracy, balanced_accuracy, mcc, roc_auc
 from gnpool.training import Batch
 
-Measures = dict[str, Any]  # by name; a number, or None where it is not defined; "targets": the same for each of several
+# by name: a number, or None if it is not defined; "targets" has the measures of each of several targets
+Measures = dict[str, Any]
 
 
 def check_metric(name: str, task: str) -> Metric:
-    """The metric of that name, if the task has it."""
+    """The metric called ``name``, or a ValueError if the task does not have it."""
     if name not in METRICS:
         raise ValueError(f"'metric' must be one of {', '.join(METRICS)}, got {name!r}")
     found = METRICS[name]
     if found.task not in (None, task):
-        raise ValueError(f"'metric' {name!r} is one of {found.task}, and this is a {task}")
+        raise ValueError(f"'metric' {name!r} is for a {found.task}, but this is a {task}")
     return found
 
 
 def of_numbers(predicted: Floats, truth: Floats) -> Measures:
     """Relative error (sum of errors over sum of absolute targets), mean absolute error and R^2 of one target.
 
-    What is not defined, such as an error relative to targets that are all 0, is None.
+    A measure that is not defined is None, for example an error relative to targets that are all 0.
     """
     return of_errors(np.abs(predicted - truth), truth)
 
@@ -50,7 +51,7 @@ def of_errors(errors: Floats, truth: Floats) -> Measures:
 
 
 def of_several(predicted: Floats, truth: Floats, names: tuple[str, ...]) -> Measures:
-    """Those of each target, and the means of what has no unit, relative error and R^2."""
+    """The measures of each target, and the means of those without a unit, relative error and R^2."""
     each = {name: of_numbers(predicted[:, k], truth[:, k]) for k, name in enumerate(names)}
 
     def mean(key: str) -> float | None:
@@ -61,9 +62,9 @@ def of_several(predicted: Floats, truth: Floats, names: tuple[str, ...]) -> Meas
 
 
 def of_classes(scores: Tensor, classes: Tensor) -> Measures:
-    """Share of wrong ones, accuracy, balanced accuracy, Matthews' coefficient, and the area under the ROC curve.
+    """The error rate, accuracy, balanced accuracy, Matthews' coefficient, and the area under the ROC curve.
 
-    With more than two classes the last is the mean over the classes that occur, each against the others.
+    With more than two classes the area is the mean over the classes that occur, each against the others.
     """
     batch: Any = Batch(y=classes)
     right = float(accuracy(scores, batch).mean())

@@ -1,4 +1,4 @@
-"""The networks that compete: GNP and the fixed poolings, in the same places."""
+"""The networks that compete: GNP and the fixed poolings in equal networks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEEPEST = 5  # layers
 
 @dataclass(frozen=True)
 class Frame:
-    """A network but for its poolings; ``options`` beyond those that all have."""
+    """A network without its poolings; ``options`` are those that not all networks have."""
 
     network: str
     options: tuple[tuple[str, Any], ...] = ()
@@ -68,7 +68,7 @@ def frames(problem: Problem, edge_width: int = 0, dropout: float = 0.0) -> list[
 
 
 def deeper(problem: Problem, edge_width: int = 0, dropout: float = 0.0) -> list[Frame]:
-    """Networks of one to five layers with normalisation, to be tried one after another while depth helps; or none."""
+    """Networks of one to five layers with normalisation, which are tried in order as long as depth helps."""
     if not problem.edges:
         return []
     options: dict[str, Any] = {"residual": True, "dropout": dropout}
@@ -83,14 +83,14 @@ def deeper(problem: Problem, edge_width: int = 0, dropout: float = 0.0) -> list[
 
 
 def slots(problem: Problem) -> tuple[str, ...]:
-    """The places of a network for a pooling."""
+    """The slots of a network, each of which holds a pooling."""
     if problem.level == "node":
         return ("aggr",)
     return ("aggr", "readout") if problem.edges else ("pool",)
 
 
 def fixed_poolings(problem: Problem, few: bool) -> list[tuple[str, ...]]:
-    """Combinations of fixed poolings; ``few``: only sums in front of the readout."""
+    """Combinations of fixed poolings; with ``few`` only sums stand before the readout."""
     places = len(slots(problem))
     found = list(itertools.product(FIXED, repeat=places))
     return [names for names in found if not few or places == 1 or names[0] == "sum"]

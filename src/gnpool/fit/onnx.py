@@ -19,22 +19,22 @@ from torch import Tensor
 
 from gnpool.insight import export_model
 
-METADATA = "gnpool"  # the entry that holds what preprocessing was
-OPSET = 18  # the first whose scatter takes a maximum and a minimum
-TOLERANCE = 1e-4  # relative to the largest output: other orders of summation in float32
-SIZES = ([4, 6], [1, 30, 9, 2, 17])  # of the graphs it is exported with, and of those it is checked with
+METADATA = "gnpool"  # the entry that describes the preprocessing
+OPSET = 18  # the first version whose scatter can take a maximum and a minimum
+TOLERANCE = 1e-4  # relative to the largest output; sums in float32 may be taken in another order
+SIZES = ([4, 6], [1, 30, 9, 2, 17])  # sizes of the graphs for the export, and of those for the check
 
 
 def onnx_bytes(model: torch.nn.Module, extra: Mapping[str, Any] | None = None) -> bytes:
-    r"""A network of :mod:`gnpool.models` as an ONNX file, run once in onnxruntime where that is installed.
+    r"""A network of :mod:`gnpool.models` as an ONNX file, which is checked in onnxruntime if that is installed.
 
-    The inputs are ``x`` (N, d), ``edge_index`` (2, E), ``edge_attr`` (E, d_e) and ``ptr`` (G + 1,), as far as the
-    network takes them; N, E and G are free. It is exported with two graphs and checked with five of other sizes. A
-    learned GNP is written with its exponents, in the operations of the reference.
+    The inputs are those of ``x`` (N, d), ``edge_index`` (2, E), ``edge_attr`` (E, d_e) and ``ptr`` (G + 1,) that the
+    network takes; N, E and G may be any numbers. It is exported with two graphs and checked with five of other sizes.
+    A learned GNP is written with its exponents, in the operations of the reference.
 
     Args:
         model (torch.nn.Module): The network.
-        extra (Mapping, optional): Kept as JSON in the metadata of the file.
+        extra (Mapping, optional): Stored as JSON in the metadata of the file.
     """
     _need("onnx")
     _need("onnxscript")
@@ -62,7 +62,7 @@ def example(model: Any, sizes: list[int]) -> dict[str, Tensor]:
     found = {"x": torch.rand(sum(sizes), width, generator=generator)}
     names = model.forward.__code__.co_varnames
     starts = np.cumsum([0, *sizes])
-    level = getattr(model, "level", None)  # a law says what it needs
+    level = getattr(model, "level", None)  # a law has a level, which decides on its inputs
     if "edge_index" in names and level != "set":
         edges = [
             torch.randint(0, n, (2, 2 * n), generator=generator) + int(s) for n, s in zip(sizes, starts, strict=False)
@@ -76,10 +76,10 @@ def example(model: Any, sizes: list[int]) -> dict[str, Tensor]:
 
 
 def _searchsorted() -> Any:
-    """aten::searchsorted in ONNX, which has none, for the one use that plain models make of it.
+    """aten::searchsorted in operations of ONNX, for the single way in which plain models use it.
 
-    It is called with ptr and the numbers 0, 1, ..., N - 1, right of equal ones: how many entries of ptr are not above
-    each number. That is a running count.
+    It is called with ptr, the numbers 0, 1, ..., N - 1 and ``right=True``, and so counts the entries of ptr that are at
+    most each number. That is a running count.
     """
     op = importlib.import_module("onnxscript").opset18
 
@@ -118,13 +118,13 @@ def _check(data: bytes, model: torch.nn.Module) -> None:
     scale = max(float(np.abs(expected).max()), 1e-30)
     if found.shape != expected.shape or not float(np.abs(found - expected).max()) <= TOLERANCE * scale:
         raise ValueError(
-            "the ONNX file answers differently from the model on graphs of other sizes; it was not written"
+            "the ONNX file predicts other values than the model on graphs of other sizes; it was not written"
         )
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter talks much about itself."""
+    """Silence the log and the warnings of the exporter."""
     talk, logger = io.StringIO(), logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""What a network gives for every item of some batches."""
+"""The outputs of a network for every item of some batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def outputs_by_batch(model: torch.nn.Module, data: FlatBatches, device: str | to
 
 
 def outputs_of(model: torch.nn.Module, data: FlatBatches, device: str | torch.device) -> Tensor:
-    """All of them; afterwards the model is on the CPU."""
+    """The outputs for all items; afterwards the model is on the CPU."""
     found = torch.cat(list(outputs_by_batch(model, data, device)))
     model.cpu()
     return found

@@ -1,4 +1,4 @@
-"""What scikit-learn asks of an estimator, without scikit-learn."""
+"""The methods that scikit-learn expects of an estimator; scikit-learn itself is not needed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ Self = TypeVar("Self", bound="Parameters")
 
 
 class Parameters:
-    """An estimator whose parameters are the arguments of ``__init__``, kept under their names and as they were given.
+    """An estimator whose parameters are the arguments of ``__init__``, stored under their names without change.
 
-    ``fit`` checks them, not ``__init__``: scikit-learn sets them one by one.
+    ``fit`` checks them and ``__init__`` does not, since scikit-learn sets them one by one.
     """
 
     _task: ClassVar[str]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name. ``deep`` is scikit-learn's, and changes nothing: no parameter is an estimator."""
+        """The parameters by name. ``deep`` has no effect, as no parameter is an estimator."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self: Self, **params: Any) -> Self:
@@ -26,12 +26,14 @@ class Parameters:
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
-                raise ValueError(f"{type(self).__name__}: there is no parameter {name!r}; there are {', '.join(known)}")
+                raise ValueError(
+                    f"{type(self).__name__}: there is no parameter {name!r}; the parameters are {', '.join(known)}"
+                )
             setattr(self, name, value)
         return self
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn wants to know: it takes lists of graphs, and targets may be in them."""
+        """Tell scikit-learn that it takes lists of graphs, and that the graphs may hold the targets."""
         tags = importlib.import_module("sklearn.utils")
         classifier = self._task == "classification"
         return tags.Tags(

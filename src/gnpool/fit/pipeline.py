@@ -1,4 +1,4 @@
-"""From data to a named answer: split, look for a law, train GNP beside the fixed poolings, crystallise, measure."""
+"""From data to the competitors: split, search for a law, train GNP beside fixed poolings, crystallize, measure."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from gnpool.insight import Crystal, Finding, crystallize
 from gnpool.training import Batch
 
 FINALISTS = 6  # fixed poolings that are trained to the end
-MARGIN = 0.2  # a simpler frame, or a law, may have a validation loss larger by this part
-EXACT = 1e-6  # or by this part of that of the best constant
-CRYSTAL_WORK = 0.3  # of the whole trainings, by experience
-CRYSTAL_EPOCHS = 60  # at most
+MARGIN = 0.2  # a simpler frame, or a law, is chosen if its validation loss is larger by at most this share
+EXACT = 1e-6  # or by at most this share of the loss of the best constant
+CRYSTAL_WORK = 0.3  # cost of crystallization relative to the whole trainings, by experience
+CRYSTAL_EPOCHS = 60  # the most epochs of a refit
 
 
 def run_study(
@@ -45,14 +45,24 @@ def run_study(
 ) -> Study:
     """Fit everything to a table of graphs with targets.
 
-    ``engine`` trains the networks, side by side if it is a cluster; with ``checkpoint``, a folder, a study that was
-    interrupted goes on from what is found there. Without a cluster, long trainings use all cores.
+    ``engine`` trains the networks, side by side if it is a cluster. With a folder as ``checkpoint``, an interrupted
+    study resumes from what it finds there. Without a cluster, long trainings use all cores.
 
-    If the search finds a certain law, the networks get a first look only: the law has nothing to gain from more.
+    If the search finds a certain law, the networks get a first look only, since the law leaves them nothing to learn.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.data import from_list
+        >>> from gnpool.fit import Options, run_study
+        >>> sets = [Data(x=torch.ones(n, 1), y=float(n)) for n in range(2, 12) for _ in range(5)]
+        >>> study = run_study(from_list(sets), Options(epochs=1, seeds=1))
+        >>> str(study.finding.law), study.entries[0].label
+        ('y = n', 'GNP')
     """
     began = time.monotonic()
     prepared = prepare(table, options)
-    on_progress("looking for a law", 0.0)
+    on_progress("searching for a law", 0.0)
     findings = find_in(prepared)
     if (reason := why_not(prepared)) is not None:
         prepared = replace(prepared, notes=(*prepared.notes, reason))
@@ -65,7 +75,7 @@ def run_study(
         frame = _frames(prepared)[0]
         entries = _entries(trainer, compare(trainer, frame, whole=False))
         if law.loss > (1 + MARGIN) * min(entry.loss for entry in entries) + EXACT * baseline.loss:
-            frame = None  # a network comes nearer than the law
+            frame = None  # a network predicts better than the law
     if frame is None:
         meter = Meter(on_progress, _work(prepared))
         with on_all_cores(engine or Engine(options.device), prepared, meter.total) as where:
@@ -80,7 +90,7 @@ def run_study(
 
 
 def _scouts(prepared: Prepared) -> list[Poolings]:
-    """The poolings that a network is tried with before one is chosen."""
+    """The poolings with which networks are compared before one of them is chosen."""
     sums = fixed_poolings(prepared.problem, few=True)
     return [None, *(sums[:1] if prepared.few else sums)]
 
@@ -91,7 +101,7 @@ def _first_looks(prepared: Prepared) -> float:
 
 
 def _work(prepared: Prepared) -> float:
-    """Epochs of everything, by experience where it is no training."""
+    """The epochs of all trainings, with estimates for the other steps."""
     choices = len(_frames(prepared)) + len(_deeper(prepared)) // 2
     choosing = choices * len(_scouts(prepared)) * short_of(prepared.epochs) if choices > 1 else 0
     fixed = len(fixed_poolings(prepared.problem, prepared.few))
@@ -104,7 +114,7 @@ def _wants(prepared: Prepared) -> tuple[Problem, int, float]:
 
 
 def _frames(prepared: Prepared) -> list[Frame]:
-    """The networks that are tried in any case."""
+    """The networks that are always tried."""
     return frames(*_wants(prepared))
 
 
@@ -115,7 +125,7 @@ def _deeper(prepared: Prepared) -> list[Frame]:
 
 
 def choose_frame(trainer: Trainer) -> tuple[Frame, list[dict[str, Any]]]:
-    """The simplest frame that is as good as the best, with GNP and some fixed poolings in it.
+    """The simplest frame that is as good as the best one, compared with GNP and some fixed poolings in it.
 
     Deeper networks are tried one after another, as long as one more layer helps.
     """
@@ -129,7 +139,7 @@ def choose_frame(trainer: Trainer) -> tuple[Frame, list[dict[str, Any]]]:
         lowest = tried[frame].lowest
     best = min(tried, key=lambda frame: tried[frame].lowest)
     if not math.isfinite(tried[best].lowest):
-        raise DataError("every training diverged; are the features or targets of sensible size?")
+        raise DataError("every training diverged; check the data for features or targets that are far too large")
     good = [frame for frame, look in tried.items() if look.is_as_good_as(tried[best])]
     told = [
         {"frame": frame.describe(), "options": dict(frame.options), "validation_loss": look.losses}
@@ -140,14 +150,14 @@ def choose_frame(trainer: Trainer) -> tuple[Frame, list[dict[str, Any]]]:
 
 @dataclass(frozen=True)
 class _Look:
-    """What first looks at one frame gave: the loss with each poolings, and those of the best, item by item."""
+    """The first looks at one frame: the loss with each combination of poolings, and the items' losses of the best."""
 
     losses: dict[str, float | None]
     lowest: float
     items: Floats
 
     def is_as_good_as(self, best: _Look) -> bool:
-        """Whether its loss is no larger than the lowest, up to noise and a fifth."""
+        """Whether its loss is at most a fifth above the lowest, up to noise."""
         if not math.isfinite(self.lowest):
             return False
         apart = self.items - best.items
@@ -180,7 +190,7 @@ def _look(trainer: Trainer, choices: Sequence[Frame], scouts: Sequence[Poolings]
 def compare(trainer: Trainer, frame: Frame, whole: bool) -> dict[Poolings, tuple[Trained, bool]]:
     """GNP and the fixed poolings in one frame, each with whether it was trained to the end.
 
-    All fixed poolings get a first look. ``whole``: GNP and the best of them are trained to the end.
+    All fixed poolings get a first look. With ``whole``, GNP and the best of them are trained to the end.
     """
     fixed = fixed_poolings(trainer.prepared.problem, trainer.prepared.few)
     every: list[Poolings] = [*fixed] if whole else [None, *fixed]
@@ -207,7 +217,7 @@ def _entries(trainer: Trainer, found: dict[Poolings, tuple[Trained, bool]]) -> l
             entry.curves = training_curves(fit) if finished or poolings is None else None
             entries.append(entry)
     if not entries or entries[0].label != GNP:
-        raise DataError("the training of GNP diverged; are the features or targets of sensible size?")
+        raise DataError("the training of GNP diverged; check the data for features or targets that are far too large")
     return entries
 
 
@@ -234,7 +244,7 @@ def _scored(
     runs: list[dict[str, Any]],
     outputs: dict[str, Tensor],
 ) -> Entry:
-    """A competitor that gives these outputs."""
+    """The competitor with these outputs."""
     problem, tests = prepared.problem, ("inside", "larger")
     batches = {part: Batch(y=prepared.y[part]) for part in outputs}
     validation = problem.loss(outputs["validation"], batches["validation"]).numpy()
@@ -266,7 +276,7 @@ def crystallize_best(trainer: Trainer, entries: list[Entry]) -> Crystal:
     work = max(0.0, meter.total - began)
 
     def progress(number: int, total: int, text: str) -> None:
-        meter.on_progress(f"crystallising: {text}", min(1.0, (began + work * number / total) / meter.total))
+        meter.on_progress(f"crystallizing: {text}", min(1.0, (began + work * number / total) / meter.total))
 
     crystal = crystallize(
         entries[0].model,
@@ -274,7 +284,7 @@ def crystallize_best(trainer: Trainer, entries: list[Entry]) -> Crystal:
         prepared.data["validation"],
         prepared.problem.loss,
         epochs=min(prepared.epochs, CRYSTAL_EPOCHS),
-        final_validation=False,  # the validation graphs compare it with the others
+        final_validation=False,  # the validation graphs are needed to compare it with the others
         device=trainer.engine.here,
         checkpoint=None if trainer.checkpoint is None else trainer.checkpoint / "crystal",
         progress=progress,
@@ -288,7 +298,7 @@ def crystallize_best(trainer: Trainer, entries: list[Entry]) -> Crystal:
 
 
 def _law_entry(prepared: Prepared, findings: Sequence[Finding]) -> Entry | None:
-    """The law as a competitor, a formula for each target; None if one of them has none."""
+    """The laws of all targets as a competitor; None if a target has no law."""
     laws = [finding.law for finding in findings if finding.law is not None]
     if not laws or len(laws) < len(findings):
         return None

@@ -1,4 +1,4 @@
-"""Use what a fit has saved."""
+"""Predicts with a saved fit."""
 
 from __future__ import annotations
 
@@ -30,16 +30,30 @@ from gnpool.models.folder import naming
 from gnpool.models.saved import SavedModelError, is_saved_model, load_saved
 from gnpool.store.files import replacing
 
-PART_NODES = 1_000_000  # whose features are made at once
-ROWS = 100_000  # of a table that is written at once
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # what begins a formula in some spreadsheet, and our own mark
+PART_NODES = 1_000_000  # features are computed for this many nodes at once
+ROWS = 100_000  # rows of a table that are written at once
+# the characters that begin a formula in some spreadsheet, and our own mark
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """A network with the preprocessing that it was trained with; ``classes`` are those of the problem in the type that
-    the user gave them.
+    """A network with the preprocessing that it was trained with; ``classes`` are the classes of the problem, in the
+    type in which the user gave them.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.data import from_list
+        >>> from gnpool.fit import Predictor, Preprocessing, Problem
+        >>> from gnpool.models import SetNet
+        >>> table = from_list([Data(x=torch.ones(2, 1)), Data(x=torch.ones(5, 1))], labelled=False)
+        >>> problem = Problem("regression", "graph", edges=False)
+        >>> predictor = Predictor(SetNet(1, "sum"), problem, Preprocessing.learn(table))
+        >>> outputs, notes = predictor.outputs(table)
+        >>> (outputs[1] / outputs[0]).round(3).item()  # the output of a sum is proportional to the size
+        2.5
     """
 
     model: torch.nn.Module
@@ -50,15 +64,15 @@ class Predictor:
     def outputs(
         self, table: GraphTable, device: str = "cpu", on_progress: OnProgress = lambda text, done: None
     ) -> tuple[Floats, list[str]]:
-        """What the network gives for each graph or node: a number in units of the target, (items,) or
-        (items, targets), or a probability for each class, (items, classes); and what a user should know.
+        """The outputs for all graphs or nodes, and notes for the user. An output is a number in units of the target,
+        (items,) or (items, targets), or a probability for each class, (items, classes).
 
-        Features are made for about a million nodes at a time, so that the memory beyond the table is bounded; one
-        graph is never cut. ``on_progress`` is told how much is done.
+        Features are computed for about a million nodes at a time, so that the memory beyond the table is bounded; a
+        graph is never split. ``on_progress`` is told the share of the work done.
         """
         if self.problem.edges != (table.edge_index is not None):
             has, lacks = ("edges", "none") if self.problem.edges else ("no edges", "some")
-            raise DataError(f"the model was trained on data with {has}, and here are {lacks}")
+            raise DataError(f"the model was trained on data with {has}, but these data have {lacks}")
         parts = _parts(table)
         found, notes = list[Floats](), list[str]()
         for number, (first, stop) in enumerate(parts):
@@ -70,7 +84,7 @@ class Predictor:
         return np.concatenate(found), _joined(notes)
 
     def _outputs_of(self, table: GraphTable, device: str) -> tuple[Floats, list[str]]:
-        """The same for some of the graphs at once."""
+        """The outputs for some of the graphs, computed at once."""
         table = with_edge_sums(table)
         (x, notes), (edge_attr, more) = self.preprocessing.apply(table), self.preprocessing.apply_edges(table)
         loops = needs_loops(self.problem, self.preprocessing)
@@ -89,7 +103,7 @@ class Predictor:
 
 
 def _parts(table: GraphTable) -> list[tuple[int, int]]:
-    """The first graph of each part, and the one behind its last."""
+    """The first graph of each part, and the graph after its last."""
     ends = np.cumsum(table.sizes)
     parts, first = list[tuple[int, int]](), 0
     while first < len(ends):
@@ -101,7 +115,7 @@ def _parts(table: GraphTable) -> list[tuple[int, int]]:
 
 
 def _joined(notes: Sequence[str]) -> list[str]:
-    """Notes of several parts as those of the whole: each once, with the sum of the numbers that they begin with."""
+    """The notes of all parts, each once. Numbers at their beginning are added."""
     counts: dict[str, int] = {}
     for note in notes:
         number, _, words = note.partition(" ")
@@ -112,14 +126,29 @@ def _joined(notes: Sequence[str]) -> list[str]:
 
 
 def model_folder(folder: str | Path) -> Path:
-    """Where the model is: the folder itself, or ``model`` in it."""
+    """The folder of the model: the given folder, or ``model`` in it."""
     folder = Path(folder)
     inner = folder / "model"
     return inner if not is_saved_model(folder) and is_saved_model(inner) else folder
 
 
 def load_predictor(folder: str | Path) -> Predictor:
-    """What ``gnpool fit`` saved: ``DIR`` or ``DIR/model``."""
+    """Load the model that ``gnpool fit`` or an estimator has saved, from ``DIR`` or ``DIR/model``.
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool import GNPRegressor
+        >>> from gnpool.data import from_list
+        >>> from gnpool.fit import load_predictor
+        >>> sets = [Data(x=torch.ones(n, 1), y=float(n)) for n in range(2, 12) for _ in range(5)]
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     predictor = load_predictor(GNPRegressor(epochs=1, seeds=1).fit(sets).save(f"{place}/model"))
+        >>> outputs, notes = predictor.outputs(from_list([Data(x=torch.ones(1000, 1))], labelled=False))
+        >>> outputs.round(2).tolist()
+        [1000.0]
+    """
     folder = model_folder(folder)
     saved = load_saved(folder)
     try:
@@ -130,12 +159,12 @@ def load_predictor(folder: str | Path) -> Predictor:
             raise ValueError(f"'classes' must be {len(problem.classes)} numbers or words, got {classes!r:.40}")
         _check_fit(saved.model, problem, preprocessing)
     except (ValueError, TypeError, OverflowError) as error:
-        raise SavedModelError(f"{folder}: it is not a model of 'gnpool fit' ({error})") from error
+        raise SavedModelError(f"{folder}: this is not a model that 'gnpool fit' has saved ({error})") from error
     return Predictor(saved.model, problem, preprocessing, tuple(classes))
 
 
 def _check_fit(model: Any, problem: Problem, preprocessing: Preprocessing) -> None:
-    """Complain if the network is not one for these columns and this target."""
+    """Raise an error if the network does not fit these columns and this target."""
     kind, name = (
         "NodeNet" if problem.level == "node" else "GraphNet" if problem.edges else "SetNet",
         type(model).__name__,
@@ -146,20 +175,20 @@ def _check_fit(model: Any, problem: Problem, preprocessing: Preprocessing) -> No
     if laws:
         kind = name
         if any(law.level != level_of(problem) or bool(law.cuts) != (problem.task == "classification") for law in laws):
-            raise ValueError(f"its law is one of targets of a {model.level}, which this target is not")
+            raise ValueError(f"its law is for targets of a {model.level}, but this target is not one")
     if name == "DeepNet" and problem.edges:
         kind = name
         if (model.readout is None) != (problem.level == "node") or model.edge_channels != preprocessing.edge_width:
             raise ValueError("its network does not fit its target or the features of its edges")
     wanted = (kind, preprocessing.width, problem.outputs)
     if getattr(model, "edge_weights", False):
-        raise ValueError("its network was built with edge_weights=True, but none was given: tables have no such column")
+        raise ValueError("its network was built with edge_weights=True, but tables have no edge weights")
     if found != wanted:
         raise ValueError(f"its network {found} does not fit its columns and its target, {wanted}")
 
 
 def prediction_head(problem: Problem) -> list[str]:
-    """The head of the CSV file: names, size, prediction and, for classes, probabilities."""
+    """The header of the CSV file: names, size, prediction and, for classes, probabilities."""
     predicted = ["prediction"] if not problem.more else [f"prediction of {name}" for name in problem.columns]
     chances = [f"probability of {name}" for name in problem.classes] if problem.task == "classification" else []
     return ["graph", "nodes" if problem.level == "graph" else "node", *predicted, *chances]
@@ -194,7 +223,8 @@ def csv_text(rows: Iterable[Sequence[Any]]) -> str:
     """Rows as CSV. A text that a spreadsheet would take for a formula begins with ``'``; see :func:`harmless`."""
     text = io.StringIO(newline="")
     plain = csv.writer(text, lineterminator="\n")
-    quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)  # the other leaves a lone \r bare
+    # the other writer does not quote a lone \r
+    quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     for row in rows:
         cells = [harmless(cell) for cell in row]
         (quoting if any(isinstance(cell, str) and "\r" in cell for cell in cells) else plain).writerow(cells)
@@ -202,10 +232,10 @@ def csv_text(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def harmless(cell: Any) -> Any:
-    """A cell that no spreadsheet runs: a text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break gets a
-    ``'`` in front, and so does one that begins with ``'``, so that taking one ``'`` away always gives the text.
+    """A cell that no spreadsheet runs as a formula.
 
-    Numbers stay, also as texts.
+    A text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break gets a ``'`` in front. So does a text that
+    begins with ``'``, so that removing one ``'`` always restores the text. Numbers do not change, even as texts.
 
     Example:
         >>> from gnpool.fit.predict import harmless
@@ -218,12 +248,12 @@ def harmless(cell: Any) -> Any:
 
 
 def write_file(path: Path, *parts: bytes) -> None:
-    """Put a file in its place, wholly or not at all."""
+    """Write a file atomically."""
     write_parts(path, parts)
 
 
 def write_parts(path: Path, parts: Iterable[bytes]) -> None:
-    """As :func:`write_file`, part by part."""
+    """Write a file atomically, part by part."""
     if path.is_dir():
         raise IsADirectoryError(21, "it is a folder", str(path))
     if not path.parent.is_dir():

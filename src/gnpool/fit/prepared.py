@@ -1,4 +1,4 @@
-"""A table of graphs as the networks of a study meet it: split, preprocessed, cut into batches."""
+"""A table of graphs prepared for the networks of a study: split, preprocessed and cut into batches."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from gnpool.fit.problem import Problem, recognise
 from gnpool.fit.split import Split, split_table
 from gnpool.fit.study import Options
 
-STEPS = 1500  # of training, where the user does not say how many epochs
-EPOCHS = (8, 200)  # bounds of their number
-MANY_NODES = 200_000  # in training: from here on fewer poolings, settings and seeds are tried
-EVALUATION_NODES = 200_000  # in a batch of an evaluation, about
+STEPS = 1500  # steps of a training, if the user does not give the epochs
+EPOCHS = (8, 200)  # bounds of the number of epochs
+MANY_NODES = 200_000  # with this many training nodes, fewer poolings, settings and seeds are tried
+EVALUATION_NODES = 200_000  # nodes in a batch of an evaluation, about
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What all networks of a study stand on.
+    """The data, the task and the options that all networks of a study share.
 
     Args:
-        table (GraphTable): All graphs, with what their edges sum up to.
-        split (Split): Which of them, or which of the nodes, train, validate and test.
-        problem (Problem): What is to be predicted.
-        preprocessing (Preprocessing): From columns to features.
+        table (GraphTable): All graphs, with the sums of their edges' features.
+        split (Split): Which graphs, or which nodes, are for training, validation and test.
+        problem (Problem): The task and its targets.
+        preprocessing (Preprocessing): Turns columns into features.
         data (dict[str, FlatBatches]): The batches of each part.
-        y (dict[str, torch.Tensor]): The targets of each part, as the loss compares with them.
-        options (Options): What the user said.
-        epochs (int): Of a whole training.
-        few (bool): Whether the data is so much that fewer combinations are tried.
-        notes (tuple[str, ...]): What the user should know.
+        y (dict[str, torch.Tensor]): The targets of each part, in the form that the loss takes.
+        options (Options): The options of the user.
+        epochs (int): The epochs of a whole training.
+        few (bool): Whether the data are so large that fewer combinations are tried.
+        notes (tuple[str, ...]): Notes for the user.
     """
 
     table: GraphTable
@@ -53,16 +53,16 @@ class Prepared:
 
     @property
     def train(self) -> GraphTable:
-        """The training graphs; where nodes of a graph train, that graph."""
+        """The training graphs; if the training items are nodes of one graph, that graph."""
         return self.table.select(self.split.train) if self.split.unit == "graph" else self.table
 
 
 def prepare(table: GraphTable, options: Options) -> Prepared:
     """Split, recognise the task, learn the preprocessing from the training graphs, and cut batches."""
     if table.y is None:
-        raise DataError("the data has no targets to learn from")
+        raise DataError("the data have no targets to learn from")
     if table.level == "node" and table.edge_index is None:
-        raise DataError("to predict targets of nodes, the data needs edges")
+        raise DataError("to predict targets of nodes, the data must have edges")
     table = with_edge_sums(table)
     split = split_table(table, options.split, options.seed, options.train_up_to, options.test_from)
     of_graphs = split.unit == "graph"
@@ -79,11 +79,11 @@ def prepare(table: GraphTable, options: Options) -> Prepared:
         )
     few = int(tables["train"].sizes.sum()) > MANY_NODES
     if few:
-        notes.append("much data: fewer combinations of poolings, settings and seeds are tried")
+        notes.append("the data are large, so fewer combinations of poolings, settings and seeds are tried")
     data, y = dict[str, FlatBatches](), dict[str, Tensor]()
     for name, part in split.parts().items():
         every = problem.targets(tables[name])
-        if of_graphs or not data:  # nodes of one graph share its features
+        if of_graphs or not data:  # the nodes of one graph share their features
             x, of_nodes = preprocessing.apply(tables[name])
             edge_attr, of_edges = preprocessing.apply_edges(tables[name])
             notes += [f"{name}: {note}" if of_graphs else note for note in (*of_nodes, *of_edges)]
@@ -99,7 +99,7 @@ def prepare(table: GraphTable, options: Options) -> Prepared:
 
 
 def needs_loops(problem: Problem, preprocessing: Preprocessing) -> bool:
-    """Whether batches have an edge of every node to itself: :class:`gnpool.models.NodeNet` has no other term for it."""
+    """Whether batches have self-loops, since :class:`gnpool.models.NodeNet` has no other term for the node itself."""
     return problem.level == "node" and preprocessing.edge_width == 0
 
 

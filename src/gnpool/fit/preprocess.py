@@ -1,4 +1,4 @@
-"""From the columns of a user to the features of a network: decided once, on the training graphs, and kept with it."""
+"""Turns the columns of a user into features of a network, by rules from the training graphs that are saved with it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from torch import Tensor
 from gnpool.data import Column, DataError, GraphTable
 
 MOST_CATEGORIES = 256
-WIDE = 1000.0  # a column whose largest value is this many times its median is taken by logarithm
+WIDE = 1000.0  # if the largest value of a column is this many times its median, the logarithm is taken
 KINDS = ("scale", "log", "one-hot", "constant")
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What becomes of one column.
+    """How one column becomes features.
 
     Args:
         name (str): The column.
-        kind (str): ``"scale"``: x / scale. ``"log"``: sign(x) log(1 + |x| / scale). ``"one-hot"``: a feature for each
-            category; none of them for one that was not seen. ``"constant"``: left out.
-        scale (float): Of numbers: their root mean square, or for ``"log"`` the median of their absolute values.
-        fill (float): Stands for a missing number: the median.
-        missing (bool): Whether a feature says that the value is missing.
-        categories (tuple[str, ...]): Of a categorical column.
-        of (str): What has the column, ``"node"`` or ``"edge"``.
+        kind (str): ``"scale"`` is x / scale. ``"log"`` is sign(x) log(1 + |x| / scale). ``"one-hot"`` is a feature for
+            each category; an unknown category has none. ``"constant"`` leaves the column out.
+        scale (float): For numbers, their root mean square, or for ``"log"`` the median of their absolute values.
+        fill (float): Replaces a missing number; it is the median.
+        missing (bool): Whether a feature marks missing values.
+        categories (tuple[str, ...]): The categories of a categorical column.
+        of (str): Whether ``"node"`` or ``"edge"`` has the column.
     """
 
     name: str
@@ -52,7 +52,21 @@ class Rule:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """The rules of all columns. Numbers are never shifted, so that 0 stays 0: sums and scales survive."""
+    """The rules of all columns. Numbers are scaled but never shifted, so that 0 stays 0 and sums keep their meaning.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.data import from_list
+        >>> from gnpool.fit import Preprocessing
+        >>> table = from_list([Data(x=torch.tensor([[3.0], [-3.0], [0.0], [0.0]]))], labelled=False)
+        >>> rules = Preprocessing.learn(table)
+        >>> rules.describe()
+        ["'x0': numbers, divided by 2.121"]
+        >>> features, notes = rules.apply(table)
+        >>> features.flatten()
+        tensor([ 1.4142, -1.4142,  0.0000,  0.0000])
+    """
 
     rules: tuple[Rule, ...]
 
@@ -77,12 +91,12 @@ class Preprocessing:
         return sum(rule.width for rule in self.of("edge"))
 
     def apply(self, table: GraphTable) -> tuple[Tensor, list[str]]:
-        """The features of all nodes, (N, width) in float32, and what a user should know about them."""
+        """The features of all nodes, (N, width) in float32, and notes for the user."""
         x, notes = self._features("node", table.features, int(table.sizes.sum()))
         return (x if sum(rule.width for rule in self.of("node")) else torch.ones(len(x), 1)), notes
 
     def apply_edges(self, table: GraphTable) -> tuple[Tensor | None, list[str]]:
-        """The features of all edges, (E, edge width) in float32, if any, and what a user should know about them."""
+        """The features of all edges, (E, edge width) in float32, if any, and notes for the user."""
         if self.edge_width == 0 or table.edge_index is None:
             return None, []
         return self._features("edge", table.edge_attr, table.edge_index.shape[1])
@@ -104,22 +118,22 @@ class Preprocessing:
         return torch.from_numpy(found), notes
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """As JSON can hold it."""
+        """The rules in a form that JSON can hold."""
         return [asdict(rule) for rule in self.rules]
 
     @classmethod
     def from_dict(cls, rules: Any) -> Preprocessing:
-        """From what :meth:`to_dict` gave."""
+        """The rules that :meth:`to_dict` gave."""
         if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
             raise ValueError("'preprocessing' must be a list of rules")
         try:
             made = [Rule(**{**rule, "categories": tuple(rule.get("categories", ()))}) for rule in rules]
         except TypeError as error:
-            raise ValueError(f"'preprocessing' has a rule that is none ({error})") from error
+            raise ValueError(f"'preprocessing' has an invalid rule ({error})") from error
         for rule in made:
             _check_types(rule)
         if any(rule.kind not in KINDS or rule.of not in ("node", "edge") or not rule.scale > 0 for rule in made):
-            raise ValueError(f"'preprocessing' has a rule of no kind among {KINDS}")
+            raise ValueError(f"every rule in 'preprocessing' must have a kind among {KINDS}")
         return cls(tuple(made))
 
     def describe(self) -> list[str]:
@@ -141,11 +155,11 @@ class Preprocessing:
 
 
 def _check_types(rule: Rule) -> None:
-    """Complain about a rule from a file whose values are of the wrong kinds."""
+    """Raise an error if a rule from a file has values of wrong types."""
     numbers = all(isinstance(value, (int, float)) and math.isfinite(value) for value in (rule.scale, rule.fill))
     words = all(isinstance(word, str) for word in (rule.name, rule.kind, *rule.categories))
     if not numbers or not words or not isinstance(rule.missing, bool) or len(rule.categories) > MOST_CATEGORIES:
-        raise ValueError("'preprocessing' has a rule with values that no rule has")
+        raise ValueError("'preprocessing' has a rule with values of wrong types")
 
 
 def _rule(column: Column) -> Rule:
@@ -155,7 +169,7 @@ def _rule(column: Column) -> Rule:
         kept = tuple(name for name, there in zip(column.categories, seen, strict=True) if there)
         if len(kept) > MOST_CATEGORIES:
             raise DataError(
-                f"the column {column.name!r} has {len(kept)} categories, at most {MOST_CATEGORIES} can be used; "
+                f"the column {column.name!r} has {len(kept)} categories, but at most {MOST_CATEGORIES} can be used; "
                 "leave it out by --ignore (ignore=)"
             )
         missing = bool((values < 0).any())
@@ -183,7 +197,7 @@ def _fill(rule: Rule, column: Column, out: NDArray[np.float32]) -> list[str]:
     values = column.values
     if rule.kind == "one-hot":
         words = column.categories
-        if words is None:  # the same numbers, read as numbers this time
+        if words is None:  # the same numbers, which were read as words in training
             kept, values = np.unique(values, return_inverse=True)
             words = tuple(f"{value:.15g}" for value in kept.tolist())
         places = {name: k for k, name in enumerate(rule.categories)}
@@ -195,7 +209,7 @@ def _fill(rule: Rule, column: Column, out: NDArray[np.float32]) -> list[str]:
         unseen = int((at == -1).sum())
         return [f"{unseen} {rule.of}s have a category of {rule.name!r} that was not seen in training"] if unseen else []
     if column.categories is not None:
-        raise DataError(f"the column {rule.name!r} was numbers in training, and is categories here")
+        raise DataError(f"the column {rule.name!r} held numbers in training, but holds categories here")
     if np.isinf(values).any():
         raise DataError(f"the column {rule.name!r} has an infinite value")
     absent = np.isnan(values)

@@ -1,4 +1,4 @@
-"""What is to be predicted: recognised from the targets, with the loss and the errors that belong to it."""
+"""The task, recognised from the targets, with its loss and its errors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from gnpool.data.table import Floats
 from gnpool.fit.measures import Measures, of_classes, of_errors, of_numbers, of_several
 
 TASKS = ("regression", "classification")
-MOST_CLASSES = 20  # that whole numbers are taken for
+MOST_CLASSES = 20  # whole numbers with more different values are not taken for classes
 ITEMS_PER_CLASS = 5
-TIE = 1e-6  # by which the more frequent of two classes of equal weight is the likelier
-FAR = 1e100  # a target this many times those in training is a mistake, and its square not a number any more
+TIE = 1e-6  # of two classes with equal weight, the more frequent one is likelier by this much
+FAR = 1e100  # a target this many times those in training is a mistake, and its square would overflow
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,21 @@ class Problem:
         task (str): ``"regression"`` or ``"classification"``.
         level (str): Whether targets belong to ``"graph"`` or ``"node"``.
         edges (bool): Whether the data has edges.
-        classes (tuple[str, ...]): Of a classification.
-        scale (float): What targets of a regression are divided by: the root mean square of those in training. They
+        classes (tuple[str, ...]): The classes of a classification.
+        scale (float): Targets of a regression are divided by it; it is the root mean square of those in training. They
             are not shifted, so that a network without biases can be proportional to what it pools.
-        column (str): Where the target stood.
-        reason (str): Why this task.
+        column (str): The column of the target.
+        reason (str): Why it is this task, in words.
         more (tuple[tuple[str, float], ...]): Further targets of a regression, each with its scale.
-        weights (tuple[float, ...]): Of the classes in the loss; none: all count alike.
+        weights (tuple[float, ...]): Weights of the classes in the loss; if empty, all classes count alike.
+
+    Example:
+        >>> import torch
+        >>> from gnpool.fit import Problem
+        >>> problem = Problem("classification", "graph", edges=True, classes=("inactive", "active"))
+        >>> scores = torch.tensor([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]])
+        >>> problem.measures(scores, torch.tensor([0, 1, 1]))["accuracy"]
+        0.666667
     """
 
     task: str
@@ -52,21 +60,21 @@ class Problem:
 
     @property
     def outputs(self) -> int:
-        """Numbers that a network gives for an item."""
+        """How many numbers a network gives for an item."""
         return len(self.classes) if self.task == "classification" else 1 + len(self.more)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Where the targets stood."""
+        """The columns of the targets."""
         return (self.column, *(name for name, _ in self.more))
 
     @property
     def scales(self) -> Floats:
-        """What the targets of a regression are divided by, (targets,)."""
+        """The scales by which the targets of a regression are divided, (targets,)."""
         return np.array([self.scale, *(scale for _, scale in self.more)])
 
     def targets(self, table: GraphTable) -> Tensor:
-        """What the loss compares with: (items,) or (items, targets) in float64, or positions of classes."""
+        """The targets for the loss: (items,) or (items, targets) in float64, or the numbers of classes."""
         assert table.y is not None
         if self.task == "regression":
             columns = [_numbers(y) / scale for y, scale in zip(table.targets, self.scales.tolist(), strict=True)]
@@ -76,11 +84,11 @@ class Problem:
         places = {name: k for k, name in enumerate(self.classes)}
         unknown = [word for word in words if word not in places]
         if unknown:
-            raise DataError(f"the class {unknown[0]!r} was not there in training", column=table.y.name)
+            raise DataError(f"the class {unknown[0]!r} did not occur in training", column=table.y.name)
         return torch.from_numpy(np.array([places[word] for word in words])[codes])
 
     def loss(self, prediction: Tensor, batch: Any) -> Tensor:
-        """What is minimised, one value per item; the mean over several targets."""
+        """The loss that is minimised, one value per item; with several targets, their mean."""
         if self.task == "regression":
             squares = (prediction.view_as(batch.y) - batch.y).square()
             return squares.mean(-1) if self.more else squares
@@ -88,9 +96,9 @@ class Problem:
         return F.cross_entropy(prediction, batch.y, weight=weight, reduction="none")
 
     def error(self, prediction: Tensor, batch: Any) -> Tensor:
-        """How wrong, one value per item: the absolute error in units of the target, or 1 for a wrong class.
+        """The error, one value per item: the absolute error in units of the target, or 1 for a wrong class.
 
-        Of several targets it is the mean of the errors, each in units of its scale.
+        With several targets it is the mean of their errors, each in units of its scale.
         """
         if self.task == "regression":
             errors = (prediction.view_as(batch.y) - batch.y).abs()
@@ -98,7 +106,7 @@ class Problem:
         return (prediction.argmax(-1) != batch.y).double()
 
     def constant(self, y: Tensor) -> Tensor:
-        """What a network would give that knows no item: the mean of these targets, or the share of each class."""
+        """The best constant output: the mean of these targets, or the share of each class."""
         if self.task == "regression":
             return y.mean(0).reshape(-1)
         counts = torch.bincount(y, minlength=len(self.classes)).clamp(min=0.5).double()
@@ -106,7 +114,7 @@ class Problem:
         return (weighted / weighted.sum() * (1 + TIE * counts / counts.sum())).log()
 
     def sizes(self, truth: Tensor) -> Floats:
-        """What errors are relative to, one value per item: 1 for classes."""
+        """The denominators of relative errors, one value per item; 1 for classes."""
         if self.task == "classification":
             return np.ones(len(truth))
         size = truth.abs().mean(-1) if self.more else truth.abs() * self.scale
@@ -114,7 +122,7 @@ class Problem:
         return found
 
     def measures(self, prediction: Tensor, truth: Tensor) -> Measures:
-        """All measures of what a network gives, in float64, against targets as :meth:`targets` gives them."""
+        """All measures of the outputs of a network, in float64, against targets as :meth:`targets` gives them."""
         if self.task == "classification":
             return of_classes(prediction.double(), truth)
         predicted, true = (
@@ -125,8 +133,8 @@ class Problem:
         return of_numbers(predicted[:, 0], true[:, 0])
 
     def summary(self, errors: Floats, targets: Floats) -> Measures:
-        """Measures from the errors of several items: see :func:`gnpool.fit.measures.of_errors`; of a classification
-        the share of wrong ones.
+        """The measures of several items from their errors, see :func:`gnpool.fit.measures.of_errors`; for a
+        classification, the share of wrong items.
         """
         if self.task == "classification":
             return {"error": float(errors.mean())}
@@ -138,13 +146,13 @@ class Problem:
         return found * (self.scales if self.more else self.scale) if self.task == "regression" else found
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The problem in a form that JSON can hold."""
         more = [list(one) for one in self.more]
         return {**asdict(self), "classes": list(self.classes), "more": more, "weights": list(self.weights)}
 
     @classmethod
     def from_dict(cls, found: Any) -> Problem:
-        """From what :meth:`to_dict` gave."""
+        """The problem that :meth:`to_dict` gave."""
         if not isinstance(found, Mapping):
             raise ValueError("'problem' is missing")
         try:
@@ -152,10 +160,10 @@ class Problem:
             more = tuple((name, scale) for name, scale in found.get("more", ()))
             problem = cls(**{**found, **lists, "more": more})
         except (TypeError, ValueError) as error:
-            raise ValueError(f"'problem' is not one ({error})") from error
+            raise ValueError(f"'problem' is not valid ({error})") from error
         words = (problem.task, problem.level, *problem.columns, problem.reason, *problem.classes)
         if not all(isinstance(word, str) for word in words) or not isinstance(problem.edges, bool):
-            raise ValueError("'problem' has a value that is no text")
+            raise ValueError("'problem' has a value that should be a text and is not")
         for scale in (problem.scale, *(scale for _, scale in problem.more), *problem.weights):
             if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 0 < scale < math.inf:
                 raise ValueError(f"'problem' must have numbers above 0 as scales and weights, got {scale!r:.40}")
@@ -173,13 +181,13 @@ class Problem:
 def recognise(
     table: GraphTable, train: Sequence[Column], task: str | None = None, weights: str | None = None
 ) -> Problem:
-    """The problem that the targets pose, or the one that the user says it is.
+    """The problem that the targets pose, or the one that the user chose.
 
     Args:
         table (GraphTable): All graphs.
-        train (Sequence[Column]): The targets of those that train.
+        train (Sequence[Column]): The targets of the training items.
         task (str, optional): ``"regression"`` or ``"classification"``.
-        weights (str, optional): ``"balanced"``: all classes count alike in the loss, however many items they have.
+        weights (str, optional): ``"balanced"`` makes all classes count alike in the loss, however many items they have.
     """
     if task is not None and task not in TASKS:
         raise ValueError(f"'task' must be one of {TASKS}, got {task!r}")
@@ -218,7 +226,9 @@ def recognise(
 def _of_several(table: GraphTable, train: Sequence[Column], task: str | None, weights: str | None) -> Problem:
     """A regression with several targets."""
     if task == "classification":
-        raise DataError(f"several targets must be numbers, and a classification has one; got {len(table.targets)}")
+        raise DataError(
+            f"a classification has a single target, got {len(table.targets)}; several targets must be numbers"
+        )
     _need_classes(weights)
     scales = [_scale(column, part) for column, part in zip(table.targets, train, strict=True)]
     (name, *names) = (column.name for column in table.targets)
@@ -235,11 +245,11 @@ def _of_several(table: GraphTable, train: Sequence[Column], task: str | None, we
 
 def _need_classes(weights: str | None) -> None:
     if weights is not None:
-        raise ValueError("'class_weights' are for a classification, and this is a regression")
+        raise ValueError("'class_weights' is for a classification, but this is a regression; leave it out")
 
 
 def _scale(column: Column, train: Column) -> float:
-    """What a target is divided by: the root mean square of those in training."""
+    """The scale by which a target is divided: the root mean square of the training targets."""
     every, values = _numbers(column), _numbers(train)
     largest = float(np.abs(values).max()) or 1.0  # squares of huge numbers would overflow
     scale = largest * (math.sqrt(float(np.mean(np.square(values / largest)))) or 1.0)
@@ -248,7 +258,7 @@ def _scale(column: Column, train: Column) -> float:
         raise DataError(f"all targets are {low:g}: there is nothing to learn", column=column.name)
     if max(-low, high) > FAR * scale:
         far = max(low, high, key=abs)
-        raise DataError(f"a target is {far:g}, where those in training are about {scale:g}", column=column.name)
+        raise DataError(f"a target is {far:g}, but those in training are about {scale:g}", column=column.name)
     return scale
 
 

@@ -1,4 +1,4 @@
-"""What a fit leaves: the numbers, a picture and the model, in one folder that is there wholly or not at all."""
+"""Writes the result of a fit: the numbers, a picture and the model, in a folder that is written atomically."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from gnpool.store.regular import read_regular
 from gnpool.training.machine import describe_machine
 
 SCHEMA = 1
-BINS = 8  # of the curve against size
-DIGITS = 6  # of raw errors in fit.json
-LARGEST_FIT = 2**30  # bytes
-ROOM = 2**20  # bytes that must be free where the result goes
+BINS = 8  # bins of the curve of errors against size
+DIGITS = 6  # significant digits of raw errors in fit.json
+LARGEST_FIT = 2**30  # bytes of the largest fit.json that is read
+ROOM = 2**20  # bytes that must be free on the disk of the result
 OURS = {"model", "learned", "fit.json", "fit.png", "report.html"}
-LOW, HIGH = 1e-4, 1e12  # percent: what is beyond is drawn at the border
+LOW, HIGH = 1e-4, 1e12  # percent; values beyond are drawn at the border
 
 
 def model_extra(study: Study, classes: Sequence[Any] | None = None) -> dict[str, Any]:
-    """What prediction needs besides the network; ``classes`` in the type that the user gave them."""
+    """The data that prediction needs beside the network; ``classes`` have the type in which the user gave them."""
     sizes = study.sizes("train")
     return {
         "made_by": "gnpool fit",
@@ -58,7 +58,7 @@ def _classes(study: Study) -> list[Any]:
 
 
 def result_dict(study: Study, found: Answer) -> dict[str, Any]:
-    """Everything as JSON can hold it: ``fit.json``."""
+    """All numbers in a form that JSON can hold, for ``fit.json``."""
     table, split, options = study.table, study.split, study.options
     trained, tested = (int(study.sizes(part).max()) for part in ("train", "larger"))
     return {
@@ -70,7 +70,7 @@ def result_dict(study: Study, found: Answer) -> dict[str, Any]:
             "law": found.law,
             "gnp": found.verdict,
             "learned": found.learned,
-            "tested_up_to": tested / max(1, trained),  # times the largest in training
+            "tested_up_to": tested / max(1, trained),  # relative to the largest size in training
         },
         "problem": study.problem.to_dict(),
         "metric": options.metric,
@@ -127,7 +127,7 @@ def result_dict(study: Study, found: Answer) -> dict[str, Any]:
 
 
 def _names(study: Study, part: str) -> list[Any]:
-    """What the user calls the graphs, or the nodes, of a part."""
+    """The user's names of the graphs, or of the nodes, of a part."""
     names: Any = study.table.names
     if study.split.unit == "node":
         names = study.table.node_names
@@ -150,7 +150,7 @@ def _model(entry: Entry, chosen: bool) -> dict[str, Any]:
 
 
 def _laws(study: Study) -> dict[str, Any] | None:
-    """What the search found; of several targets the first, and all of them under ``targets``."""
+    """What the search found: for the first target, and with several targets for all of them under ``targets``."""
     found = [_law(finding) for finding in study.findings]
     for one, formula in zip(found, formulas(study.findings, study.problem) if found else [], strict=True):
         one["formula"] = formula
@@ -242,12 +242,12 @@ def _color_order(model: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def is_result(folder: Path) -> bool:
-    """Whether a folder holds what a fit leaves, and nothing else."""
+    """Whether a folder holds the result of a fit, and nothing else."""
     return {path.name for path in folder.iterdir()} <= OURS
 
 
 def check_out(folder: Path) -> None:
-    """Complain before hours of work if the result could not be written there; it tries, and takes all away again."""
+    """Raise an error, before hours of work, if no result could be written there. It tries, and cleans up."""
     check_free(folder, is_result)
     place = Path(os.path.abspath(folder)).parent  # noqa: PTH100 -- resolve() would follow a link
     while not place.exists():
@@ -258,11 +258,11 @@ def check_out(folder: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise DataError(f"nothing can be written there ({error.strerror})", file=str(place)) from error
+        raise DataError(f"the result cannot be written there ({error.strerror})", file=str(place)) from error
 
 
 def check_same_data(folder: Path, table: GraphTable) -> None:
-    """Complain if the folder holds a fit of other data."""
+    """Raise an error if the folder holds a fit of other data."""
     try:
         old = json.loads(read_regular(folder / "fit.json", LARGEST_FIT))["data"].get("fingerprint")
     except FileNotFoundError:
@@ -276,7 +276,7 @@ def check_same_data(folder: Path, table: GraphTable) -> None:
 
 
 def write_result(folder: Path, study: Study, found: Answer) -> dict[str, Any]:
-    """Write the folder; gives what ``fit.json`` holds."""
+    """Write the folder, and return the content of ``fit.json``."""
     result = result_dict(study, found)
     extra = model_extra(study)
     files: dict[str, bytes] = {}
@@ -292,7 +292,7 @@ def write_result(folder: Path, study: Study, found: Answer) -> dict[str, Any]:
 
 
 def table_rows(result: dict[str, Any]) -> list[list[str]]:
-    """The competitors as rows of text: the chosen one marked, the best on validation first."""
+    """The competitors as rows of text, the best on validation first, with a mark at the chosen one."""
     metric = METRICS[result.get("metric", "error")]
     rows = []
     for model in sorted(result["models"], key=lambda m: (not m["finished"], m["validation_loss"])):

@@ -13,10 +13,10 @@ from gnpool.fit.words import counted
 
 SPLITS = ("size", "random")
 PARTS = ("train", "validation", "inside", "larger")
-GIVEN = ("train", "validation", "test")  # the parts that a user can name
-LEAST = 10  # graphs or nodes
+GIVEN = ("train", "validation", "test")  # the parts that a user can give
+LEAST = 10  # the fewest graphs or nodes that can be split
 LARGER, INSIDE, VALIDATION = 0.2, 0.15, 0.15  # shares of all graphs
-BARS = 30  # characters
+BARS = 30  # the length of the longest bar, in characters
 BINS = 10
 
 
@@ -24,14 +24,21 @@ BINS = 10
 class Split:
     """Positions of the graphs, or of the nodes of one graph, in each part.
 
-    They stand in random order but for the last, so that the first are a sample. ``train`` fits, ``validation`` selects,
-    ``inside`` tests among the training sizes, ``larger`` above them (with a random split: a second test of the same
-    sizes). Nothing is decided by the last two.
+    All parts but the last are in random order, so that their first items are a random sample. ``train`` fits and
+    ``validation`` selects. ``inside`` tests on training sizes, and ``larger`` on larger ones (with a random split it is
+    a second test of the same sizes). The two tests decide nothing.
 
     Args:
         by (str): ``"size"``, ``"random"``, or ``"given"`` by the user.
-        sizes (array): Of each item: the nodes of a graph, or the neighbours of a node.
-        unit (str): What the items are, ``"graph"`` or ``"node"``.
+        sizes (array): The size of each item: the nodes of a graph, or the neighbours of a node.
+        unit (str): The kind of the items, ``"graph"`` or ``"node"``.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.fit import make_split
+        >>> split = make_split(np.arange(10, 30))
+        >>> {name: len(graphs) for name, graphs in split.parts().items()}
+        {'train': 10, 'validation': 3, 'inside': 3, 'larger': 4}
     """
 
     by: str
@@ -49,14 +56,14 @@ class Split:
 
     @property
     def measure(self) -> str:
-        """What the sizes count."""
+        """The unit of the sizes."""
         return "nodes" if self.unit == "graph" else "neighbours"
 
 
 def split_table(
     table: GraphTable, by: str = "size", seed: int = 0, train_up_to: int | None = None, test_from: int | None = None
 ) -> Split:
-    """The split of a table: by the parts that it names, by the degrees of the nodes of a single graph, or by size."""
+    """The split of a table: by given parts, by the degrees of the nodes of a single graph, or by size."""
     unit = "node" if table.level == "node" and (len(table.sizes) == 1 or table.part is not None) else "graph"
     sizes = table.sizes
     if unit == "node":
@@ -68,7 +75,8 @@ def split_table(
         found = make_split(sizes, by, seed, train_up_to, test_from, unit)
     if unit == "graph":
         return found
-    train, validation, inside, larger = (np.sort(part) for part in found.parts().values())  # as networks give them
+    # in the order of the networks' outputs
+    train, validation, inside, larger = (np.sort(part) for part in found.parts().values())
     return replace(found, train=train, validation=validation, inside=inside, larger=larger)
 
 
@@ -82,10 +90,20 @@ def make_split(
 ) -> Split:
     r"""Split graphs by their number of nodes, nodes by their number of neighbours, or both at random.
 
-    By size, the largest fifth is the test of the larger: no graph of another part is as large as any of them. The
-    rest is shuffled. With ``train_up_to`` no larger graph trains or validates; with ``test_from`` no smaller graph is
-    in the test of the larger. What lies between is left out. If all graphs have one size the split is random, and says
-    so.
+    A split by size tests on the largest fifth: no graph of another part is as large as any of these. The rest is
+    shuffled. With ``train_up_to`` no larger graph is used for training or validation; with ``test_from`` no smaller
+    graph is in the test on larger graphs. Graphs between the two are left out. If all graphs have the same size, the
+    split is random and has a ``note`` that says so.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.fit import make_split
+        >>> sizes = np.repeat([5, 10, 20, 100], 10)
+        >>> split = make_split(sizes)
+        >>> int(sizes[split.train].max()), int(sizes[split.larger].min())
+        (20, 100)
+        >>> make_split(np.full(40, 7)).note
+        'all graphs have 7 nodes: the split is random, not by size'
     """
     if by not in SPLITS:
         raise ValueError(f"'split' must be one of {SPLITS}, got {by!r}")
@@ -99,7 +117,7 @@ def make_split(
     told = train_up_to is not None or test_from is not None
     if told:
         if by != "size":
-            raise ValueError("'train_up_to' and 'test_from' are for a split by size")
+            raise ValueError("'train_up_to' and 'test_from' need a split by size; leave them out or use split='size'")
         larger, left_out = _gap(sizes, train_up_to, test_from, unit)
         note = f"{int(left_out.sum())} {unit}s of sizes between the two are left out" if left_out.any() else None
     elif by == "size":
@@ -110,7 +128,8 @@ def make_split(
     if by == "random":
         larger[order[: round(LARGER * count)]] = True
     rest = order[~(larger | left_out)[order]]
-    whole = len(rest) / (1 - LARGER) if told else count  # shares are of all graphs, as if the larger were a fifth
+    # the shares refer to all graphs, of which the larger ones are taken to be a fifth
+    whole = len(rest) / (1 - LARGER) if told else count
     inside, validation = (max(1, round(share * whole)) for share in (INSIDE, VALIDATION))
     if len(rest) < inside + validation + 2:
         raise DataError(
@@ -133,7 +152,7 @@ def make_split(
 def _gap(
     sizes: Ints, train_up_to: int | None, test_from: int | None, unit: str
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """The test of the larger and what is left out, where the user says which sizes train or test."""
+    """Which items are the test on larger ones, and which are left out, if the user gives sizes."""
     limit = test_from - 1 if train_up_to is None and test_from is not None else train_up_to
     assert limit is not None
     first = limit + 1 if test_from is None else test_from
@@ -153,7 +172,7 @@ def _given(sizes: Ints, part: Ints, unit: str, seed: int) -> Split:
     train, validation, test = (order[part[order] == number] for number in range(len(GIVEN)))
     for name, items in zip(GIVEN, (train, validation, test), strict=True):
         if len(items) < (1 if name == "validation" else 2):
-            raise DataError(f"the part {name!r} has {counted(len(items), unit)}, which is too few")
+            raise DataError(f"the part {name!r} has only {counted(len(items), unit)}; give it more")
     large = _largest(sizes[test])
     if not large.any():
         large[: max(1, len(test) // 2)] = True
@@ -163,9 +182,9 @@ def _given(sizes: Ints, part: Ints, unit: str, seed: int) -> Split:
 
 
 def _largest(sizes: Ints) -> NDArray[np.bool_]:
-    """About the largest fifth: all graphs above a size, as near to a fifth as sizes allow."""
+    """The largest graphs: all above a size, as near to a fifth of them as the sizes allow."""
     kept, counts = np.unique(sizes, return_counts=True)
-    above = counts[::-1].cumsum()[::-1]  # graphs of at least each size
+    above = counts[::-1].cumsum()[::-1]  # the number of graphs that have at least each size
     if len(kept) == 1:
         return np.zeros(len(sizes), dtype=bool)
     choice = 1 + int(np.argmin(np.abs(above[1:] / len(sizes) - LARGER)))
@@ -173,11 +192,18 @@ def _largest(sizes: Ints) -> NDArray[np.bool_]:
 
 
 def histogram(split: Split) -> str:
-    """The sizes of the graphs as text: a bar for each range, a letter for each part."""
+    """The sizes of the graphs as text, with a bar for each range and a character for each part.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.fit import histogram, make_split
+        >>> print(histogram(make_split(np.arange(10, 30), train_up_to=25, test_from=26)).splitlines()[-1].strip())
+        # train, + validation, o test, same sizes, * test, larger
+    """
     sizes = split.sizes
     low, high = int(sizes.min()), int(sizes.max())
     edges = np.unique(np.round(np.geomspace(max(1, low), high + 1, BINS + 1)).astype(np.int64))
-    if split.by == "size":  # no bar holds both
+    if split.by == "size":  # no bar may hold both training and larger sizes
         edges = np.unique(np.append(edges, sizes[split.larger].min()))
     edges = np.unique(np.append(edges, low))
     if len(edges) < 2:

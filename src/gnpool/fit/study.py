@@ -1,4 +1,4 @@
-"""How to fit, and everything that comes out."""
+"""The options of a fit, and everything that it found."""
 
 from __future__ import annotations
 
@@ -26,21 +26,30 @@ LAW = "law"
 
 @dataclass(frozen=True)
 class Options:
-    """How to fit; None: chosen from the data.
+    """The options of a fit; the data decide on options that are None.
 
     Args:
         task (str, optional): ``"regression"`` or ``"classification"``.
         split (str): ``"size"`` or ``"random"``.
-        epochs (int, optional): Of each training.
+        epochs (int, optional): Epochs of each training.
         seeds (int, optional): Networks of each kind.
-        seed (int): Of the split, and the first of the networks.
+        seed (int): Seed of the split, and the first seed of the networks.
         device (str): Where to train.
-        metric (str): What is reported first, one of :data:`gnpool.fit.measures.METRICS`.
-        class_weights (str, optional): ``"balanced"``: all classes count alike in the loss.
-        train_up_to (int, optional): Nodes of the largest graph that trains.
-        test_from (int, optional): Nodes of the smallest graph of the test of the larger.
-        dropout (float): Of the deeper networks.
+        metric (str): The measure that is reported first, one of :data:`gnpool.fit.measures.METRICS`.
+        class_weights (str, optional): ``"balanced"`` makes all classes count alike in the loss.
+        train_up_to (int, optional): Nodes of the largest training graph.
+        test_from (int, optional): Nodes of the smallest graph in the test on larger graphs.
+        dropout (float): Dropout of the deeper networks.
         weight_decay (float): L2 penalty of the weights.
+
+    Example:
+        >>> from gnpool.fit import Options
+        >>> options = Options(split="random", epochs=50, metric="mae")
+        >>> options.epochs, options.seeds  # None: chosen from the data
+        (50, None)
+        >>> Options(dropout=1.0)
+        Traceback (most recent call last):
+        ValueError: 'dropout' must lie in [0, 1), got 1.0
     """
 
     task: str | None = None
@@ -69,18 +78,28 @@ class Options:
 
 @dataclass
 class Entry:
-    """One competitor: a kind of pooling, its best network by validation, and how that one does, item by item."""
+    """One competitor: a kind of pooling, its best network by validation, and the errors of this network on each item.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.fit import Entry
+        >>> from gnpool.models import SetNet
+        >>> losses = np.array([0.1, 0.3])
+        >>> entry = Entry("sum", ("sum",), SetNet(1, "sum"), {}, losses, {"inside": losses, "larger": losses}, [])
+        >>> round(entry.loss, 3)  # the mean validation loss decides
+        0.2
+    """
 
     label: str
     poolings: tuple[str, ...] | None  # None: learned
     model: torch.nn.Module
     spec: dict[str, Any]
-    validation: Floats  # losses
-    errors: dict[str, Floats]  # of "inside" and "larger"
+    validation: Floats  # losses on the validation items
+    errors: dict[str, Floats]  # on "inside" and "larger"
     runs: list[dict[str, Any]]
-    measures: dict[str, Measures] = field(default_factory=dict)  # of the same
-    curves: dict[str, Any] | None = None  # of the training, see `training_curves`
-    finished: bool = True  # False: dropped after a first look
+    measures: dict[str, Measures] = field(default_factory=dict)  # on the same parts
+    curves: dict[str, Any] | None = None  # curves of the training, see `training_curves`
+    finished: bool = True  # False if it was dropped after a first look
 
     @property
     def loss(self) -> float:
@@ -90,14 +109,27 @@ class Entry:
 
 @dataclass
 class Study:
-    """Everything that came out."""
+    """The result of :func:`run_study`: all competitors with their errors, and the laws that were found.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.data import from_list
+        >>> from gnpool.fit import Options, run_study
+        >>> sets = [Data(x=torch.ones(n, 1), y=float(n)) for n in range(2, 12) for _ in range(5)]
+        >>> study = run_study(from_list(sets), Options(epochs=1, seeds=1))
+        >>> int(study.sizes("train").max()), int(study.sizes("larger").min())
+        (9, 10)
+        >>> study.finding.found, "law" in [entry.label for entry in study.entries]
+        (True, True)
+    """
 
     prepared: Prepared
     frame: Frame
     frames: list[dict[str, Any]]
     entries: list[Entry]
     crystal: Crystal | None
-    findings: list[Finding]  # of each target; none where the data does not allow a search
+    findings: list[Finding]  # one for each target; empty if the data do not allow a search
     baseline: Entry  # the best constant
     seconds: float
 
@@ -132,7 +164,7 @@ class Study:
         return found
 
     def per_graph(self, values: Floats, part: str) -> Floats:
-        """The mean over the nodes of each graph of a part, where values belong to nodes of many graphs."""
+        """The mean over the nodes of each graph of a part, if values belong to nodes of many graphs."""
         if self.problem.level == "graph" or self.split.unit == "node":
             return values
         sizes = self.sizes(part)

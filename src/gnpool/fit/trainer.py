@@ -1,4 +1,4 @@
-"""Short and whole trainings of the networks of a study, and how much of all of them is done."""
+"""Short and whole trainings of the networks of a study, with their progress."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ from gnpool.training import Fit, Setting, fit_many
 from gnpool.training.checkpoint import fingerprint_of
 from gnpool.training.portfolio import default_starts, falling
 
-FIRST_LOOK = 0.2  # of the epochs, to choose the network and the fixed poolings that are worth all of them
-SCOUT_GRAPHS = 2000  # training graphs of a first look, at most
+FIRST_LOOK = 0.2  # share of the epochs; these short trainings choose the network and the finalists
+SCOUT_GRAPHS = 2000  # a first look uses at most this many training graphs
 LEARNING_RATES = (1e-2, 2e-3)
 SEEDS = 3
-LARGE_BATCH = 8192  # nodes; below, the time goes into Python, where a second thread would only wait
-LONG = 4000  # epochs times batches of all trainings, from which on other processes are worth starting
-Poolings = tuple[str, ...] | None  # None: GNP
-OnProgress = Callable[[str, float], None]  # what is being done, and how much of everything is done
+LARGE_BATCH = 8192  # nodes; with smaller batches Python takes most of the time, and a second thread would only wait
+LONG = 4000  # with this many epochs times batches in all trainings, starting other processes pays
+Poolings = tuple[str, ...] | None  # None means GNP
+# takes the current step in words, and the share of the whole work that is done
+OnProgress = Callable[[str, float], None]
 
 
 def label_of(poolings: Poolings) -> str:
-    """What a competitor is called."""
+    """The name of a competitor."""
     return GNP if poolings is None else "/".join(poolings)
 
 
@@ -46,38 +47,38 @@ class Attempt:
     frame: Frame
     poolings: Poolings
     short: bool
-    text: str  # what is said meanwhile
+    text: str  # the progress message
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What came out of a training, and the description of its network."""
+    """The result of a training, and the description of its network."""
 
     fit: Fit
     spec: dict[str, Any]
 
     @property
     def loss(self) -> float:
-        """The lowest validation loss; infinite where every run diverged."""
+        """The lowest validation loss; infinite if every run diverged."""
         best = self.fit.best().best.get("loss")
         return math.inf if best is None else best.value
 
 
 class Meter:
-    """Counts the epochs that are done, for a bar.
+    """Counts the epochs that are done, for a progress bar.
 
     Args:
-        on_progress (callable): Told what is being done, and how much of everything is done.
-        total (float): Epochs of everything, about.
+        on_progress (callable): Called with the current step in words, and the share of the whole work that is done.
+        total (float): Epochs of the whole work, about.
     """
 
     def __init__(self, on_progress: OnProgress, total: float) -> None:
         self.on_progress, self.total = on_progress, total
-        self.done: list[float] = []  # epochs, by training
+        self.done: list[float] = []  # epochs done by each training
         self.lock = threading.Lock()
 
     def part(self, text: str, units: int) -> Callable[[int, float], None]:
-        """A function for one training, which takes a unit and the epochs that it has done."""
+        """A function that one training calls with a unit and the epochs that the unit has done."""
         with self.lock:
             mine = len(self.done)
             self.done.append(0.0)
@@ -96,10 +97,10 @@ class Trainer:
     """Trains the networks of a study.
 
     Args:
-        prepared (Prepared): What they are trained on.
-        engine (Engine): Who trains them, side by side if it has several processes.
-        checkpoint (Path, optional): Folder that keeps what is trained.
-        meter (Meter): Counts what is done.
+        prepared (Prepared): The data to train on.
+        engine (Engine): Runs the trainings, side by side if it has several processes.
+        checkpoint (Path, optional): Folder for the state of the trainings.
+        meter (Meter): Counts the epochs.
     """
 
     def __init__(self, prepared: Prepared, engine: Engine, checkpoint: Path | None, meter: Meter) -> None:
@@ -108,11 +109,11 @@ class Trainer:
         rates = LEARNING_RATES[:1] if few else LEARNING_RATES
         self.settings = Setting.grid(lr=list(rates), clip=10.0, optimizer="adam", weight_decay=options.weight_decay)
         self.seeds = range(options.seed, options.seed + (options.seeds or (1 if few else SEEDS)))
-        self.sample = copy.copy(prepared.data["train"])  # the first ones: their order is random
+        self.sample = copy.copy(prepared.data["train"])  # the first ones are a random sample
         self.sample.count = min(self.sample.count, SCOUT_GRAPHS)
 
     def all(self, trainings: Sequence[Attempt]) -> list[Trained]:
-        """Trainings, one after another here, side by side where there are several processes."""
+        """Run trainings one after another, or side by side if there are several processes."""
         jobs, found = self.engine.jobs(1), dict[int, Trained]()
         if jobs == 1:
             return [self.train(one) for one in trainings]
@@ -126,14 +127,14 @@ class Trainer:
         return [found[number] for number in range(len(trainings))]
 
     def train(self, training: Attempt) -> Trained:
-        """One training: a first look has one setting and seed, a whole one all settings, seeds and starts of GNP."""
+        """Run one training. A first look has one setting and seed; a whole one has all settings, seeds and starts."""
         prepared = self.prepared
         spec = network_spec(prepared, training.frame, training.poolings)
         settings: Sequence[Setting] = self.settings
         seeds: Sequence[int] = self.seeds
         if training.short:
             settings, seeds = settings[:1], seeds[:1]
-        elif training.poolings is None:  # a portfolio: other starts say more than other weights
+        elif training.poolings is None:  # a portfolio, since other starts help more than other weights
             starts = default_starts(build(spec))
             settings = [replace(one, start=start) for start in starts for one in settings]
             seeds = seeds if prepared.options.seeds else seeds[:1]
@@ -185,9 +186,9 @@ def short_of(epochs: int) -> int:
 
 @contextmanager
 def on_all_cores(engine: Engine, prepared: Prepared, epochs: float) -> Iterator[Engine]:
-    """An engine with a process for each core, where that pays: much to train, on data that is cheap to copy.
+    """An engine with a process for each core if that pays, that is, if there is much to train on data cheap to copy.
 
-    ``epochs`` is how many there are in all trainings together.
+    ``epochs`` is the number of epochs of all trainings together.
     """
     cores = _cores()
     steps = epochs * len(prepared.data["train"])
@@ -199,6 +200,6 @@ def on_all_cores(engine: Engine, prepared: Prepared, epochs: float) -> Iterator[
 
 
 def _cores() -> int:
-    """As many as the machine lends to this process, and as torch would use."""
+    """The number of cores that this process may use and that torch would use."""
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(here, torch.get_num_threads())

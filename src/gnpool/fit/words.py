@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def counted(count: int, what: str) -> str:
-    """A number of things.
+    """A number with its noun, as text.
 
     Example:
         >>> from gnpool.fit.words import counted
@@ -15,7 +15,7 @@ def counted(count: int, what: str) -> str:
 
 
 def between(smallest: int, largest: int, what: str) -> str:
-    """A range of sizes.
+    """A range of sizes, as text.
 
     Example:
         >>> from gnpool.fit.words import between

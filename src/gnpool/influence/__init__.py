@@ -1,4 +1,4 @@
-"""Influence maximisation: cascades, seed selection, the learned estimator."""
+"""Influence maximisation: cascades, the selection of seeds, and the learned estimator."""
 
 from gnpool.influence.cascades import Cascades, simulate
 from gnpool.influence.choose import choose_seeds

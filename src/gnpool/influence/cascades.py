@@ -1,4 +1,4 @@
-"""Independent cascades from many seed sets at once, on a CPU or a GPU, with the same bits."""
+"""Independent cascades from many seed sets at once. CPU and GPU give the same bits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]  # cascades done, of how many
 
 @dataclass(frozen=True, eq=False)
 class Cascades:
-    """What simulations of some seed sets have shown.
+    """The results of simulations from some seed sets.
 
     Args:
         runs (int): Cascades of each set.
@@ -37,6 +37,14 @@ class Cascades:
         standard_error (Tensor): Standard error of that mean, float64 (S).
         steps (list, optional): For each set, how many cascades have activated a node by step 0, 1, ..., int32
             (T + 1, N); the last row is the end.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, simulate
+        >>> star = CascadeGraph(4, np.array([0, 0, 0]), np.array([1, 2, 3]), np.array([1.0, 1.0, 0.0]))
+        >>> found = simulate(star, [[0], [3]], runs=64, record=True)
+        >>> found.influence.tolist(), found.standard_error.tolist(), found.probability[0].tolist()
+        ([3.0, 1.0], [0.0, 0.0], [1.0, 1.0, 1.0, 0.0])
     """
 
     runs: int
@@ -69,23 +77,23 @@ def simulate(
 
     The seeds are active at step 0. A node that became active at step t activates each inactive out-neighbour at step
     t + 1 with the probability of the edge, and never tries again. Equivalently each edge is live with its
-    probability, and a node becomes active at the length of the shortest live path from the seeds; that is how it is
-    computed, 64 cascades in a word. The same arguments give the same cascades on every device and for any number of
-    threads.
+    probability, and a node becomes active at the length of the shortest live path from the seeds. The cascades are
+    computed in this way, 64 of them in a word. The same arguments give the same cascades on every device and for any
+    number of threads.
 
     Args:
-        graph (CascadeGraph): Who activates whom.
+        graph (CascadeGraph): The graph.
         seed_sets (Sequence[Sequence[int]]): The nodes that are active at the start, one sequence for each set.
         runs (int, optional): Cascades of each set. (default: ``10_000``)
-        seed (int, optional): Another number, other cascades. (default: ``0``)
+        seed (int, optional): Seed of the cascades. (default: ``0``)
         record (bool, optional): Whether to count the activations of each node by step. (default: ``False``)
         max_steps (int, optional): Steps that are recorded one by one; all later activations count for the last.
         paired (bool, optional): Whether all sets see the same live edges, so that their differences have little noise;
             otherwise each set has its own. (default: ``False``)
         device (torch.device or str, optional): ``"cpu"``: all threads of torch; a GPU. (default: ``"cpu"``)
         progress (callable, optional): Called now and then with the number of cascades done, and of all.
-        engine (Engine, optional): Who simulates; a cluster gets units of 4,096 cascades of each set, with the same
-            result. (default: this process)
+        engine (Engine, optional): Runs the simulation; a cluster gets units of 4,096 cascades of each set, with the
+            same result. (default: this process)
 
     Example:
         >>> import numpy as np
@@ -118,7 +126,7 @@ def simulate(
 
 @dataclass(frozen=True)
 class Order:
-    """What to simulate: arguments of :func:`simulate`."""
+    """The arguments of :func:`simulate`."""
 
     runs: int
     seed: int
@@ -137,7 +145,7 @@ class Order:
 
 
 class Sums:
-    """What cascades of some seed sets add up to: whole numbers, so that their order does not matter.
+    """Sums over cascades of some seed sets. They are whole numbers, so that their order does not matter.
 
     Args:
         sets (int): Number of sets.
@@ -196,7 +204,7 @@ def spread_unit(
 
 
 def finished(order: Order, sums: Sums) -> Cascades:
-    """What the sums of a whole order say."""
+    """The results from the sums of a whole order."""
     found = [moments(total, squares, order.runs) for total, squares in sums.totals]
     mean, error = (torch.tensor([pair[i] for pair in found], dtype=torch.float64) for i in (0, 1))
     steps = []

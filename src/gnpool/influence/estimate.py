@@ -1,4 +1,4 @@
-"""Estimates of the influence for seed selection: by simulation, and by a trained model."""
+"""Estimates of the influence for the selection of seeds, by simulation and by a trained model."""
 
 from __future__ import annotations
 
@@ -18,21 +18,33 @@ from gnpool.models.networks.monstor import MONSTOR
 from gnpool.ops.cpu.threads import thread_count
 
 TOLERANCE = 1e-6  # rise of the influence below which stacking ends
-WIDTH = 20  # on a GPU the number of candidates is a multiple of it: for other widths kernels would be compiled anew
+WIDTH = 20  # on a GPU the number of candidates is a multiple of it, since kernels are compiled for each width
 
 
 class MonteCarloGains:
     r"""Gains in a fixed sample of live-edge graphs, for :func:`gnpool.influence.lazy_greedy`.
 
-    All estimates see the same ``runs`` cascades, and what the seeds so far activate is kept, so that a candidate costs
-    only what it adds. In a fixed sample the gains are exactly submodular: lazy greedy is then greedy.
+    All estimates use the same ``runs`` cascades. The nodes that the seeds activate are kept, so that the cost of a
+    candidate is only what it adds. In a fixed sample the gains are exactly submodular, so that lazy greedy gives the
+    same seeds as greedy.
 
     Args:
-        graph (CascadeGraph): Who activates whom.
+        graph (CascadeGraph): The graph.
         runs (int, optional): Size of the sample. (default: ``1_000``)
-        seed (int, optional): Another number, another sample. (default: ``0``)
+        seed (int, optional): Seed of the sample. (default: ``0``)
 
     Memory: ``runs / 8`` bytes a node.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, MonteCarloGains
+        >>> chain = CascadeGraph(3, np.array([0, 1]), np.array([1, 2]), np.array([1.0, 1.0]))
+        >>> estimate = MonteCarloGains(chain, runs=100)
+        >>> estimate.gains([0, 1, 2])
+        [3.0, 2.0, 1.0]
+        >>> estimate.add(1)
+        >>> estimate.gains([0, 2])  # nodes 1 and 2 are active now
+        [1.0, 0.0]
     """
 
     def __init__(self, graph: CascadeGraph, runs: int = 1000, seed: int = 0) -> None:
@@ -85,7 +97,16 @@ class ModelGains:
         model (MONSTOR): The base model.
         graph (CascadeGraph): The graph, which the model need not have seen.
         stacked (int): How often the model is applied.
-        device (torch.device or str, optional): Where. (default: ``"cpu"``)
+        device (torch.device or str, optional): Where to compute. (default: ``"cpu"``)
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, ModelGains, lazy_greedy
+        >>> from gnpool.models import MONSTOR
+        >>> chain = CascadeGraph(3, np.array([0, 1]), np.array([1, 2]), np.array([0.5, 0.5]))
+        >>> estimate = ModelGains(MONSTOR("max"), chain, stacked=3)  # an untrained model
+        >>> len(lazy_greedy(estimate, nodes=3, k=2).seeds)
+        2
     """
 
     def __init__(self, model: MONSTOR, graph: CascadeGraph, stacked: int, device: torch.device | str = "cpu") -> None:
@@ -126,7 +147,17 @@ def model_influence(
     stacked: int,
     device: torch.device | str = "cpu",
 ) -> list[float]:
-    """The influence of seed sets as a model estimates it."""
+    """The influence of seed sets as a model estimates it.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, model_influence
+        >>> from gnpool.models import MONSTOR
+        >>> chain = CascadeGraph(3, np.array([0, 1]), np.array([1, 2]), np.array([0.5, 0.5]))
+        >>> found = model_influence(MONSTOR("max"), chain, [[0], [0, 1, 2]], stacked=3)  # an untrained model
+        >>> len(found), found[1]  # all nodes are seeds
+        (2, 3.0)
+    """
     gains = ModelGains(model, graph, stacked, device)
     sets = torch.zeros(graph.nodes, len(seed_sets), device=device)
     for number, nodes in enumerate(seed_sets):

@@ -1,4 +1,4 @@
-"""A directed graph with a probability on every edge, in the order that the simulators want."""
+"""A directed graph with a probability on every edge, in the order that the simulators need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ONES = np.uint64(2**64 - 1)
 
 @dataclass(frozen=True, eq=False)
 class CascadeGraph:
-    r"""Who can activate whom, and with which probability.
+    r"""A directed graph whose edges hold the probability that the source activates the target.
 
     Edges are kept sorted by target, then source, so that results do not depend on the order they were given in.
 
@@ -58,7 +58,7 @@ class CascadeGraph:
             raise ValueError(f"'probability' must lie in [0, 1], got {probability[wrong.argmax()]}")
         order, repeated = edge_order(target.astype(np.int64), source.astype(np.int64), self.nodes)
         if repeated.any():
-            raise ValueError("an edge comes twice; combine the probabilities, 1 - (1 - p)(1 - p'), first")
+            raise ValueError("an edge is repeated; combine the probabilities first, 1 - (1 - p)(1 - p')")
         for name, values in (("source", source), ("target", target), ("probability", probability)):
             kind = np.float64 if name == "probability" else np.int64
             object.__setattr__(self, name, values.astype(kind) if order is None else values.astype(kind)[order])

@@ -1,4 +1,4 @@
-"""Cascades as training data: seed sets, and how likely each node is to be active by each step."""
+"""Cascades as training data: seed sets, and the probability that each node is active by each step."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from gnpool.store.files import replacing, write
 from gnpool.store.regular import open_regular
 
 KINDS = ("uniform", "degree")
-SHARE = 0.02  # of the nodes: the largest seed set
+SHARE = 0.02  # share of the nodes in the largest seed set
 PUBLISHED_SETS, PUBLISHED_RUNS = 2000, 10_000  # sets of each kind, simulations of each set
-STEPS = 50  # after which no pair begins
-GROWTH = 0.001  # of the influence, below which the rest of a cascade holds no pairs
-CHUNK = 25  # sets of a file
+STEPS = 50  # no pair begins after this step
+GROWTH = 0.001  # once the influence grows by less than this share, the rest of a cascade holds no pairs
+CHUNK = 25  # sets in a file
 MOST_RUNS = 2**15 - 1  # counts are kept in 16 bits
 
 
@@ -45,6 +45,14 @@ class Labels:
         pairs (Tensor): Steps of each set from which the next step is predicted, int64 (S): 0, 1, ..., pairs - 1.
         last (Tensor): The row of the end of each set, int64 (S).
         kinds (list): How the seeds of each set were drawn.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, make_labels
+        >>> ring = CascadeGraph(60, np.arange(60), np.roll(np.arange(60), -1), np.full(60, 0.5))
+        >>> labels = make_labels(ring, sets=2, runs=64)
+        >>> len(labels), labels.kinds, labels.influence().shape
+        (4, ['uniform', 'uniform', 'degree', 'degree'], torch.Size([4]))
     """
 
     runs: int
@@ -75,6 +83,14 @@ def draw_seeds(graph: CascadeGraph, kind: str, rng: np.random.Generator) -> NDAr
 
     Its size is :math:`\lfloor U (0.02 n - 1) + 1 \rfloor` with U uniform in [0, 1). ``"uniform"`` draws nodes with
     equal chances, ``"degree"`` with chances proportional to the number of edges out of them.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, draw_seeds
+        >>> star = CascadeGraph(1000, np.zeros(999, dtype=int), np.arange(1, 1000), np.full(999, 0.1))
+        >>> rng = np.random.default_rng(0)
+        >>> len(draw_seeds(star, "uniform", rng)) <= 20, draw_seeds(star, "degree", rng).tolist()
+        (True, [0])
     """
     size = max(1, int(rng.random() * (SHARE * graph.nodes - 1) + 1))
     if kind == "uniform":
@@ -100,20 +116,28 @@ def make_labels(
 ) -> Labels:
     r"""Simulates ``sets`` uniform seed sets and as many in proportion to the degree.
 
-    With a folder, every 25 sets are a file there, compressed; what is there already is not simulated again. The
-    defaults are those of the paper; fewer sets or runs are a reduced setting, and whoever shows results should say so.
-    Set number i of a kind is the same whatever ``sets`` is.
+    With a folder, every 25 sets are stored in a compressed file there, and existing files are not simulated again. The
+    defaults are those of the paper. Fewer sets or runs are a reduced setting, which should be stated with the results.
+    Set number i of a kind is the same for every value of ``sets``.
 
     Args:
-        graph (CascadeGraph): Who activates whom.
+        graph (CascadeGraph): The graph.
         sets (int, optional): Seed sets of each kind. (default: ``2000``)
         runs (int, optional): Simulations of each set, at most 32,767. (default: ``10_000``)
-        seed (int, optional): Another number, other sets and cascades. (default: ``0``)
+        seed (int, optional): Seed of the sets and the cascades. (default: ``0``)
         device (torch.device or str, optional): Where to simulate. (default: ``"cpu"``)
         folder (str or Path, optional): Where to keep them.
         progress (callable, optional): Called with the number of sets done, and of all.
         check (callable, optional): Called before each file's sets; may raise to stop.
-        engine (Engine, optional): Who simulates, 25 sets as a unit. (default: this process)
+        engine (Engine, optional): Runs the simulations, with 25 sets in a unit. (default: this process)
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, make_labels
+        >>> ring = CascadeGraph(60, np.arange(60), np.roll(np.arange(60), -1), np.full(60, 1.0))
+        >>> labels = make_labels(ring, sets=1, runs=64)
+        >>> labels.influence().tolist()  # with probability 1 the seeds activate the whole ring
+        [60.0, 60.0]
     """
     if sets < 1:
         raise ValueError(f"'sets' must be at least 1, got {sets}")

@@ -22,12 +22,23 @@ FIELD, KIND = "gnpool", "monstor"
 
 @dataclass(frozen=True, eq=False)
 class SavedMonstor:
-    """What a file holds.
+    """The content of a file.
 
     Args:
         model (MONSTOR): The base model.
         stacked (int): How often it is applied.
-        about (dict): What was noted about its training.
+        about (dict): Notes about its training.
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.influence import load_monstor, save_monstor
+        >>> from gnpool.models import MONSTOR
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found = load_monstor(
+        ...         save_monstor(f"{folder}/model.safetensors", MONSTOR("sum"), 4, {"graphs": ["a.txt"]})
+        ...     )
+        >>> found.stacked, found.about
+        (4, {'graphs': ['a.txt']})
     """
 
     model: MONSTOR
@@ -36,7 +47,17 @@ class SavedMonstor:
 
 
 def save_monstor(path: str | Path, model: MONSTOR, stacked: int, about: Mapping[str, Any] | None = None) -> Path:
-    """Write a model to a file, wholly or not at all; the folder must exist."""
+    """Write a model to a file atomically; the folder must exist.
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.influence import save_monstor
+        >>> from gnpool.models import MONSTOR
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = save_monstor(f"{folder}/model.safetensors", MONSTOR("gnp"), stacked=3)
+        ...     print(path.name)
+        model.safetensors
+    """
     spec = {
         "kind": KIND,
         "aggr": model.aggr,
@@ -52,10 +73,21 @@ def save_monstor(path: str | Path, model: MONSTOR, stacked: int, about: Mapping[
 
 
 def load_monstor(path: str | Path) -> SavedMonstor:
-    """The model of a file that :func:`save_monstor` wrote; runs no code that the file brings.
+    """Load a model that :func:`save_monstor` wrote, without running code from the file.
 
     Raises:
-        SavedModelError: naming the file, if it holds something else.
+        SavedModelError: It names the file, if that holds something else.
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> from gnpool.influence import load_monstor, save_monstor
+        >>> from gnpool.models import MONSTOR
+        >>> model = MONSTOR("max")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     again = load_monstor(save_monstor(f"{folder}/model.safetensors", model, stacked=3)).model
+        >>> all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters()))
+        True
     """
     data = read_regular(path)
     try:

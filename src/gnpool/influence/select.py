@@ -1,4 +1,4 @@
-"""Seed selection: lazy greedy over any estimate of the influence, and plain baselines."""
+"""Selects seeds: lazy greedy with any estimate of the influence, and simple baselines."""
 
 from __future__ import annotations
 
@@ -35,9 +35,17 @@ class Selection:
 
     Args:
         seeds (list): The nodes.
-        gains (list): What each added when it was chosen, by the estimate.
-        evaluations (int): Estimates that were made.
-        violations (int): Nodes whose influence was estimated above their upper bound: by noise, where it is simulated.
+        gains (list): The estimated gain of each seed when it was chosen.
+        evaluations (int): Number of estimates.
+        violations (int): Number of nodes whose estimated influence exceeds their upper bound, by noise of simulations.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, MonteCarloGains, lazy_greedy
+        >>> chain = CascadeGraph(3, np.array([0, 1]), np.array([1, 2]), np.array([1.0, 1.0]))
+        >>> found = lazy_greedy(MonteCarloGains(chain, runs=100), nodes=3, k=1)
+        >>> found.seeds, found.gains, found.influence, found.evaluations
+        ([0], [3.0], 3.0, 3)
     """
 
     seeds: list[int]
@@ -52,7 +60,7 @@ class Selection:
 
 
 def influence_bound(graph: CascadeGraph) -> NDArray[np.float64] | None:
-    r"""For each node an upper bound of its influence, or None where the series does not converge.
+    r"""An upper bound of the influence of each node, or None if the series does not converge.
 
     .. math::
         \sigma(\{v\}) \le \Big(\sum_{k \ge 0} \mathbf{P}^k \mathbf{1}\Big)_v
@@ -92,21 +100,30 @@ def lazy_greedy(
     first_batch: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Selection:
-    r"""Chooses k seeds, one by one, each with the largest gain, without estimating all gains again for each.
+    r"""Chooses k seeds one by one, each with the largest gain, without estimating all gains again each time.
 
-    Gains only shrink as seeds are added, so what a node added to fewer seeds bounds what it adds now (CELF). The node
-    with the largest bound is chosen if its gain is up to date; otherwise the ``batch`` nodes with the largest bounds
-    are estimated again, together. With ``bound`` (UBLF) most nodes are never estimated; without it all are, once. Nodes
-    of equal gain are taken in the order of their numbers.
+    Gains only shrink as seeds are added, so the gain of a node with fewer seeds is an upper bound of its gain now
+    (CELF). The node with the largest bound is chosen if its gain is up to date; otherwise the ``batch`` nodes with the
+    largest bounds are estimated again together. With ``bound`` (UBLF) most nodes are never estimated; without it all
+    nodes are estimated once. Of nodes with equal gains the one with the smallest number is taken.
 
     Args:
-        estimate (Gains): What a candidate adds to the seeds so far.
+        estimate (Gains): Estimates the gain of a candidate.
         nodes (int): Number of nodes.
         k (int): Number of seeds.
         bound (numpy.ndarray, optional): Upper bounds of the influence of each node, :func:`influence_bound`.
         batch (int, optional): Nodes estimated together. (default: ``20``)
         first_batch (int, optional): The same in the first round without ``bound``, which estimates all nodes.
         progress (callable, optional): Called with the number of seeds chosen, and of all.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, MonteCarloGains, influence_bound, lazy_greedy
+        >>> source, target = np.array([0, 0, 3]), np.array([1, 2, 4])  # two stars
+        >>> stars = CascadeGraph(5, source, target, np.array([0.5, 0.5, 0.5]))
+        >>> found = lazy_greedy(MonteCarloGains(stars, runs=10_000), 5, 2, bound=influence_bound(stars))
+        >>> found.seeds, [round(gain, 1) for gain in found.gains]
+        ([0, 3], [2.0, 1.5])
     """
     check_count(k, nodes)
     evaluations = violations = 0
@@ -148,14 +165,31 @@ def lazy_greedy(
 
 
 def degree_seeds(graph: CascadeGraph, k: int) -> Selection:
-    """The k nodes with the most edges out of them; of equals those with the smaller numbers."""
+    """The k nodes with the most edges out of them; of equal nodes, those with the smaller numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, degree_seeds
+        >>> graph = CascadeGraph(4, np.array([2, 2, 0]), np.array([0, 1, 3]), np.full(3, 0.5))
+        >>> degree_seeds(graph, 2).seeds
+        [2, 0]
+    """
     check_count(k, graph.nodes)
     order = np.argsort(-graph.out_degree, kind="stable")[:k]
     return Selection(order.tolist(), [])
 
 
 def random_seeds(graph: CascadeGraph, k: int, seed: int = 0) -> Selection:
-    """Any k nodes, with equal chances."""
+    """k random nodes, each with the same probability.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, random_seeds
+        >>> graph = CascadeGraph(100, np.array([0]), np.array([1]), np.array([0.5]))
+        >>> seeds = random_seeds(graph, 3, seed=1).seeds
+        >>> len(set(seeds)), seeds == random_seeds(graph, 3, seed=1).seeds
+        (3, True)
+    """
     check_count(k, graph.nodes)
     return Selection(np.random.default_rng(seed).choice(graph.nodes, k, replace=False).tolist(), [])
 

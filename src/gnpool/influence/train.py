@@ -1,4 +1,4 @@
-"""Training of MONSTOR: its loss, schedule and selection, on a CPU or as CUDA graphs."""
+"""Trains MONSTOR, on a CPU or as CUDA graphs: its loss, its schedule, and the choice of the epoch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PUBLISHED_EPOCHS = 100
 BATCH = 20
 TOTAL = 0.3  # weight of the error of the influence beside that of the nodes
 LR_P, LR_Q = 3e-2, 3e-3  # RMSprop, for the exponents of GNP; everything else is Adam's
-MOST_STACKED = 10  # where the number of stacked models is searched
+MOST_STACKED = 10  # the largest number of stacked models in the search
 STARTS = 100  # initialisations to try before giving up
 SAVE_SECONDS = 5.0  # a state is small
 EVALUATED = 64  # seed sets of one validation batch
@@ -38,14 +38,22 @@ STATE = {torch.optim.Adam: ("step", "exp_avg", "exp_avg_sq"), torch.optim.RMSpro
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Data of one graph: the sets that are trained on, and those that select.
+    """The data of one graph: the sets for training, and those for selection.
 
     Args:
-        name (str): For people.
+        name (str): A name for display.
         group (str): One model is selected for each group of parts.
         graph (CascadeGraph): The graph.
         labels (Labels): Its cascades.
         training, validation (tuple): Numbers of seed sets.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, Part, make_labels
+        >>> ring = CascadeGraph(60, np.arange(60), np.roll(np.arange(60), -1), np.full(60, 0.5))
+        >>> part = Part.split("ring", "rings", ring, make_labels(ring, sets=5, runs=64))
+        >>> part.training, part.validation
+        ((0, 1, 2, 3, 5, 6, 7, 8), (4, 9))
     """
 
     name: str
@@ -79,7 +87,16 @@ class TrainedMonstor:
         error (float): Root of the mean squared error of the influence on the validation sets.
         relative (float): The same as a share of the root of the mean squared influence.
         curve (list): That share for each epoch.
-        start (int): How many initialisations were dead, and drawn again.
+        start (int): How many initialisations were dead and were drawn again.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, Part, fit_monstor, make_labels
+        >>> ring = CascadeGraph(60, np.arange(60), np.roll(np.arange(60), -1), np.full(60, 0.7))
+        >>> part = Part.split("ring", "rings", ring, make_labels(ring, sets=5, runs=64))
+        >>> trained = fit_monstor([part], "max", epochs=2, batch_size=5, stacked={"rings": 3})["rings"]
+        >>> trained.stacked, trained.epoch in (1, 2), min(trained.curve) == trained.relative
+        (3, True, True)
     """
 
     model: MONSTOR
@@ -124,18 +141,18 @@ def fit_monstor(
 ) -> dict[str, TrainedMonstor]:
     r"""Trains one MONSTOR on all parts together, and keeps its best epoch for each group.
 
-    A batch is 20 states of one graph; incomplete batches are left out, and those of all parts are shuffled together.
-    Adam with :func:`rate`; where the epochs are fewer than 100 the schedule is compressed. p and q of GNP have
-    RMSprop with rates of their own. An initialisation whose output is 0 on all of a graph has no gradient there, since
-    the last layer ends in a ReLU, and is drawn again. The epoch with the smallest squared error of the influence, over
-    the validation sets of a group, is that group's.
+    A batch is 20 states of one graph. Incomplete batches are left out, and the batches of all parts are shuffled
+    together. The weights are trained by Adam with :func:`rate`, whose schedule is compressed if there are fewer than
+    100 epochs; p and q of GNP are trained by RMSprop. An initialisation whose output is 0 on a whole graph has no
+    gradient, since the last layer ends in a ReLU, and is drawn again. Each group gets the epoch with the smallest
+    squared error of the influence over its validation sets.
 
     Args:
         parts (Sequence[Part]): Graphs with their cascades.
         aggr (str, optional): The aggregation of :class:`gnpool.models.MONSTOR`. (default: ``"gnp"``)
-        seed (int, optional): Of the initialisation and the order of batches. (default: ``0``)
-        epochs (int, optional): (default: ``100``)
-        batch_size (int, optional): (default: ``20``)
+        seed (int, optional): Seed of the initialisation and of the order of batches. (default: ``0``)
+        epochs (int, optional): Number of epochs. (default: ``100``)
+        batch_size (int, optional): Number of states in a batch. (default: ``20``)
         stacked (Mapping, optional): How often the model of each group is applied. (default: by validation, 1 to 10)
         aggr_options (Mapping, optional): Options of GNP.
         device (torch.device or str, optional): Where to train. (default: ``"cpu"``)
@@ -146,6 +163,15 @@ def fit_monstor(
 
     Returns:
         dict: :class:`TrainedMonstor` by group.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, Part, fit_monstor, make_labels
+        >>> ring = CascadeGraph(60, np.arange(60), np.roll(np.arange(60), -1), np.full(60, 0.7))
+        >>> part = Part.split("ring", "rings", ring, make_labels(ring, sets=5, runs=64))
+        >>> found = fit_monstor([part], "max", epochs=2, batch_size=5)
+        >>> list(found), len(found["rings"].curve)
+        (['rings'], 2)
     """
     if not parts:
         raise ValueError("'parts' must not be empty")
@@ -420,20 +446,20 @@ class _Run:
         epoch, start = (tensors.get(name, torch.tensor(-1)) for name in ("epoch", "start"))
         expected |= {"epoch": torch.tensor(0), "start": torch.tensor(0)}
         if epoch.numel() != 1 or not 0 < epoch.item() <= self.epochs:
-            raise Damaged("its epoch is none of this training")
+            raise Damaged("its epoch does not belong to this training")
         for place in range(len(self.groups)):
             expected[f"best/{place}"] = torch.zeros(len(NUMBERS), dtype=torch.float64)
             expected[f"curve/{place}"] = torch.zeros(int(epoch), dtype=torch.float64)
             expected |= {f"weights/{place}/{name}": value for name, value in self.model.state_dict().items()}
         check_like(tensors, expected)
         if not 0 <= int(start) < STARTS:
-            raise Damaged("its start is none of this training")
+            raise Damaged("its start does not belong to this training")
         for place in range(len(self.groups)):
             stacked, best = tensors[f"best/{place}"][1:3].tolist()
             if stacked not in range(1, max(MOST_STACKED, *(self.stacked or {"": 1}).values()) + 1):
-                raise Damaged("it applies a model a number of times that cannot be")
+                raise Damaged("it applies a model an impossible number of times")
             if best not in range(1, int(epoch) + 1):
-                raise Damaged("its best epoch is none of this training")
+                raise Damaged("its best epoch does not belong to this training")
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Go on from what :meth:`state` gave."""

@@ -1,4 +1,4 @@
-"""Naming what was learned, and replacing it by the exact pooling."""
+"""Name the poolings that a model has learned, replace them by exact ones, find laws, and export models."""
 
 from gnpool.display.poolings import NAMES, Named
 from gnpool.insight.crystal import CrystalAggregation, NamedPooling

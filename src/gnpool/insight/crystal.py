@@ -1,4 +1,4 @@
-"""The exact poolings that take the place of a learned one; torch and PyG alone."""
+"""The exact poolings that replace a learned one. They need torch and PyG only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnpool.display.poolings import BY_NAME
 from gnpool.insight.probe import branches_of
 from gnpool.nn import GNPAggregation
 
-AND = " and "  # between two poolings of one branch
+AND = " and "  # separates two poolings of one branch
 
 
 def names_in(text: str) -> tuple[str, ...]:
@@ -33,13 +33,21 @@ def together(*names: str) -> str:
 
 
 class NamedPooling(Aggregation):
-    r"""A pooling with a name, exact, of rows that are not negative.
+    r"""An exact pooling by name, of rows that are not negative.
 
-    sum, mean, max and min are PyG's: for the minimum a zero counts. The harmonic poolings leave zeros out,
-    :math:`1 / \sum_{x > 0} 1/x`, and are 0 where nothing is left. The geometric mean is :math:`\exp` of the mean of
-    :math:`\log x`, and a zero makes it 0. "mean with a 0" is :math:`\sum x / (n + 1)`, and
-    "harmonic sum with a 1" :math:`1 / (1 + \sum_{x > 0} 1/x)`: one element joins the set first. An empty segment gives
-    0, or what the one element gives.
+    sum, mean, max and min are PyG's, so that a zero counts for the minimum. The harmonic poolings leave zeros out,
+    :math:`1 / \sum_{x > 0} 1/x`, and are 0 if nothing is left. The geometric mean is :math:`\exp` of the mean of
+    :math:`\log x`, and a zero makes it 0. Two poolings add one element to the set first: "mean with a 0" is
+    :math:`\sum x / (n + 1)`, and "harmonic sum with a 1" is :math:`1 / (1 + \sum_{x > 0} 1/x)`. An empty segment gives
+    0, or the value of the added element.
+
+    Example:
+        >>> import torch
+        >>> from gnpool.insight import NamedPooling
+        >>> x = torch.tensor([[1.0], [4.0], [9.0]])
+        >>> index = torch.tensor([0, 0, 1])
+        >>> [NamedPooling(name)(x, index).flatten().tolist() for name in ("geometric mean", "harmonic sum")]
+        [[2.0, 9.0], [0.8, 9.0]]
     """
 
     def __init__(self, name: str) -> None:
@@ -80,7 +88,7 @@ class NamedPooling(Aggregation):
             y = y * self.reduce(torch.ones_like(x), index, None, dim_size, dim, reduce="sum")
         return y
 
-    def reduce(  # PyG's own takes the ptr first, in a way that torch.vmap does not know
+    def reduce(  # PyG's version uses the ptr in a way that torch.vmap does not support
         self,
         x: Tensor,
         index: Tensor | None = None,
@@ -99,7 +107,7 @@ class NamedPooling(Aggregation):
 
 
 class NeighborAggregation(Aggregation):
-    """An aggregation that can also gather its rows from the neighbours of each node, as GNP's can."""
+    """An aggregation that can also gather its rows from the neighbours of each node, as GNPAggregation can."""
 
     def pool_neighbors(
         self,
@@ -109,10 +117,10 @@ class NeighborAggregation(Aggregation):
         dim_size: int | None = None,
         sizes: Tensor | None = None,
     ) -> Tensor:
-        """Pool the neighbours of each node, as :meth:`gnpool.GNPAggregation.pool_neighbors` does, but all of them."""
+        """Pool all neighbours of each node, as :meth:`gnpool.GNPAggregation.pool_neighbors` does without ``sizes``."""
         if sizes is not None:
             raise ValueError(
-                f"{type(self).__name__}: it takes all neighbours; 'sizes' is for learned poolings of samples"
+                f"{type(self).__name__}: an exact pooling takes all neighbours; leave out 'sizes', which is for samples"
             )
         edges: Any = edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
         messages = x.index_select(0, edges[0])
@@ -123,13 +131,20 @@ class NeighborAggregation(Aggregation):
 
 
 class CrystalAggregation(NeighborAggregation):
-    r"""A GNP layer with its exponents replaced by named poolings: those channels pooled exactly, then mixed.
+    r"""A GNP layer whose exponents were replaced by named poolings: it pools channels exactly, then mixes them.
 
     Args:
         channels (int): Number of input channels.
-        parts (list): For each branch kept: first channel, first channel that is too many, and the name.
+        parts (list): For each branch that is kept, (start, stop, name): the pooling of the channels start to stop - 1.
         nonneg (str, optional): What makes the rows non-negative, ``"relu"`` or ``"abs"``.
         mix (torch.nn.Linear, optional): The mixing layer, over the pooled channels of all parts.
+
+    Example:
+        >>> import torch
+        >>> from gnpool.insight import CrystalAggregation
+        >>> pool = CrystalAggregation(2, [(0, 1, "sum"), (1, 2, "max")])
+        >>> pool(torch.tensor([[1.0, 5.0], [2.0, 3.0]]), torch.tensor([0, 0]))
+        tensor([[3., 5.]])
     """
 
     def __init__(
@@ -150,8 +165,8 @@ class CrystalAggregation(NeighborAggregation):
     def from_gnp(cls, layer: GNPAggregation, names: dict[str, str], bias: bool = True) -> CrystalAggregation:
         """The layer with the branches in ``names`` replaced by these poolings, and the others dropped.
 
-        A branch may become two poolings, as in ``{"one": "mean and min"}``; each begins with half of its weights. A
-        mixing layer takes the factor of the usual size n0: what a pooling gives for n0 elements keeps its scale.
+        A branch may become two poolings, as in ``{"one": "mean and min"}``; each starts with half of its weights. The
+        mixing layer absorbs the factor of the usual size n0, so that the output for n0 elements keeps its scale.
         """
         kept = [
             (part, name) for part in branches_of(layer) if part.name in names for name in names_in(names[part.name])
@@ -197,7 +212,7 @@ class CrystalAggregation(NeighborAggregation):
 def _segments(
     index: Tensor | None, ptr: Tensor | None, dim_size: int | None, rows: int
 ) -> tuple[Tensor | None, int | None]:
-    """The segment of each row and their number, from a ptr where no index is given."""
+    """The segment of each row and the number of segments, from ``ptr`` if there is no ``index``."""
     if index is not None or ptr is None:
         return index, dim_size
     sizes = ptr.diff()

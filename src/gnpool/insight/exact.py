@@ -1,4 +1,4 @@
-"""The poolings of a model that has nothing left to read: they are exact, and have names."""
+"""The names of the poolings of a model whose poolings are exact."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN = {
 
 
 def exact_poolings(model: torch.nn.Module) -> dict[str, str]:
-    """Every pooling of a model in words, by the path of its module; parts of a pooling are not listed.
+    """The name of every pooling of a model, by the path of its module; parts of a pooling are not listed.
 
     Example:
         >>> from gnpool.insight.exact import exact_poolings

@@ -1,4 +1,4 @@
-r"""``export_model``: a model that runs where gnpool is not installed."""
+r"""``export_model`` writes a model that runs without gnpool."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ def load(path: str | Path | None = None) -> Model:
     model.load_state_dict(load_file(path or Path(__file__).with_name("model.safetensors")))
     return model.eval()
 '''
-TOLERANCE = 1e-4  # relative: other orders of summation in float32
+TOLERANCE = 1e-4  # relative; sums in float32 may be taken in another order
 
 
 def export_model(model: torch.nn.Module, folder: str | Path, example: Any) -> Path:
     r"""Writes a model as files that need torch and PyTorch Geometric alone.
 
-    ``model.py`` and ``model.safetensors`` are source and weights: networks of :mod:`gnpool.models` become a few
-    readable lines, any other module the list of its operations. ``model.pt2`` is the same for
-    :func:`torch.export.load`; the numbers of nodes, edges and graphs stay free. Exact poolings are written as such, the
-    harmonic sum as 1 / sum(1/x); a GNP layer that is still learned is written with its exponents. What is written is
-    run once on the example, and an answer that differs from the model's is an error.
+    ``model.py`` and ``model.safetensors`` are source and weights: a network of :mod:`gnpool.models` becomes a few
+    readable lines, any other module becomes the list of its operations. ``model.pt2`` is the same model for
+    :func:`torch.export.load`; it takes any number of nodes, edges and graphs. Exact poolings are written as formulas,
+    the harmonic sum as 1 / sum(1/x); a learned GNP layer is written with its exponents. The written model is run once
+    on the example, and a prediction that differs from the model's is an error.
 
     Args:
         model (torch.nn.Module): The model, such as ``crystallize(...).model``; it is not changed.
-        folder (str or Path): Where to write; made if it is not there.
-        example (PyG batch or Mapping): Input of the model by the names of its arguments, two graphs or more.
+        folder (str or Path): Where to write; it is created if it does not exist.
+        example (PyG batch or Mapping): Input of the model by the names of its arguments, with at least two graphs.
 
     Returns:
         Path: The folder.
@@ -121,7 +121,7 @@ class _Slot(NeighborAggregation):
         dim: int = -2,
     ) -> Tensor:
         if dim not in (-2, 0) or x.dim() != 2:
-            raise ValueError(f"export_model: poolings of rows (N, channels) can be written, got {tuple(x.shape)}")
+            raise ValueError(f"export_model: a pooling must get rows (N, channels) to be written, got {tuple(x.shape)}")
         if index is None and ptr is not None:
             rows = torch.arange(x.size(0), device=x.device)
             index, dim_size = torch.searchsorted(ptr, rows, right=True) - 1, ptr.size(0) - 1
@@ -144,14 +144,14 @@ def _with_plain_poolings(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def _inputs(example: Any, module: torch.nn.Module) -> dict[str, Tensor]:
-    """The tensors that the module's forward names, in its order."""
+    """The tensors that the module's ``forward`` takes, in the order of its arguments."""
     found: dict[str, Tensor] = {}
     for name, parameter in inspect.signature(module.forward).parameters.items():
         value = example.get(name) if isinstance(example, Mapping) else getattr(example, name, None)
         if isinstance(value, Tensor):
             found[name] = value.as_tensor() if hasattr(value, "as_tensor") else value
         elif parameter.default is parameter.empty:
-            raise ValueError(f"export_model: 'example' must have the tensor {name!r}, which the model asks for")
+            raise ValueError(f"export_model: 'example' must have the tensor {name!r}, which the model needs")
     return found
 
 
@@ -173,6 +173,6 @@ def _compare(model: torch.nn.Module, written: torch.nn.Module, example: Any, inp
     scale = expected.abs().max().clamp(min=1e-30)
     if expected.shape != found.shape or not bool(((expected - found).abs().max() / scale) <= TOLERANCE):
         raise ValueError(
-            "export_model: what was written answers differently from the model; is the example complete, with 'ptr' "
-            "where there are several graphs?"
+            "export_model: the written model predicts other values than the model; check that the example is complete, "
+            "with 'ptr' if there are several graphs"
         )

@@ -1,4 +1,4 @@
-"""The plane of poolings as a picture: where the names are, and where training went."""
+"""Draws the plane of poolings: the named points, and the path of training."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 MARKERS = {"one": "D", "positive": "^", "negative": "v"}
 TICKS = (-math.inf, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, math.inf)
-GROWTH_RANGE = (-1.2, 1.2)  # shown at least
-# Where names stand beside their points, in typographic points, and which of their ends: none is over another.
+GROWTH_RANGE = (-1.2, 1.2)  # the least that the picture shows
+# The offset of each name from its point, in typographic points, and its alignment, so that no names overlap.
 LABELS = {
     "sum": (0, 10, "center"),
     "min": (6, 7, "left"),
@@ -30,7 +30,7 @@ Curve = Sequence[float]
 
 
 def draw_plane(reading: Reading, path: str | Path, curves: Mapping[str, Mapping[str, Curve]] | None = None) -> Path:
-    """Draw every branch of a reading in the plane of p and the growth; faint marks are branches that are hardly used.
+    """Draw every branch of a reading in the plane of p and the growth. Branches that are hardly used are faint.
 
     Args:
         reading (Reading): What :func:`read` found.

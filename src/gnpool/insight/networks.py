@@ -1,4 +1,4 @@
-"""The networks of :mod:`gnpool.models` as readable source; any other module by way of its traced operations."""
+"""Writes networks of :mod:`gnpool.models` as readable source, and any other module as its traced operations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Source:
 
 
 def network_source(model: torch.nn.Module) -> Source | None:
-    """Readable source of a network of this library with poolings that have one, or None."""
+    """Readable source of a network of this library, or None if the network or a pooling in it has none."""
     writers = {"GraphNet": _graph_net, "SetNet": _set_net, "NodeNet": _node_net, "DeepNet": _deep_net}
     kind = type(model)
     if not kind.__module__.startswith(OWN) or kind.__name__ not in writers:
@@ -78,7 +78,7 @@ class _Writer:
             self.setup += [f"self.{attribute} = torch.nn.Sequential(", *(f"    {part}," for part in parts), ")"]
 
     def norm(self, attribute: str, layer: Any) -> str:
-        """The call of a normalisation; of none, its argument alone."""
+        """The call of a normalisation; without normalisation, just its argument."""
         if isinstance(layer, torch.nn.BatchNorm1d):
             self.setup.append(f"self.{attribute} = torch.nn.BatchNorm1d({layer.num_features}, eps={layer.eps!r})")
         elif isinstance(layer, torch.nn.LayerNorm):
@@ -193,7 +193,7 @@ def _deep_net(model: Any) -> Source:
 
 
 def _deep_layer(write: _Writer, model: Any, number: int) -> str:
-    """One layer; gives the name of its states."""
+    """Write one layer and return the name of its output."""
     layer, before, after = model.layers[number], f"h{number}" if number else "x", f"h{number + 1}"
     write.pooling(f"aggr{number}", f"Aggregation{number}", layer.aggr)
     message = f"{before}[source]"
@@ -251,7 +251,7 @@ def check_code(code: str) -> None:
     """Refuse traced code with anything in it but calls of torch's own operations."""
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, (ast.Import, ast.ImportFrom, ast.Lambda, ast.ClassDef)):
-            raise ValueError("export_model: the traced model has code in it that is no operation")
+            raise ValueError("export_model: the traced model may hold only calls of torch's operations")
         if isinstance(node, ast.Call):
             path = ast.unparse(node.func)
             known = path == "device" or re.fullmatch(r"(torch\.ops\.aten|torch\.sym_\w+|operator)(\.\w+)*", path)

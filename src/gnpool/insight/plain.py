@@ -1,7 +1,7 @@
-"""Poolings and networks as source code that needs torch and PyTorch Geometric alone.
+"""Poolings and networks as source code that needs only torch and PyTorch Geometric.
 
-Nothing of a model gets into the code but numbers, names of this file and names that are checked to be plain; all
-values go through ``repr``.
+The code contains only numbers of a model, names from this file, and names that were checked to be plain identifiers.
+All values go through ``repr``.
 """
 
 from __future__ import annotations
@@ -184,13 +184,13 @@ def functions(needs: list[str]) -> str:
 
 
 def is_pooling(module: Any) -> bool:
-    """Whether a module has a source of its own here."""
+    """Whether this file can write a module as a pooling."""
     return isinstance(module, (GNPAggregation, CrystalAggregation)) or type(module) in PYG
 
 
 def _module(name: str, words: str, setup: list[str], body: list[str]) -> str:
     if not name.isidentifier():
-        raise ValueError(f"export_model: {name!r} is no name for a class")
+        raise ValueError(f"export_model: {name!r} cannot be the name of a class")
     lines = [f"class {name}(torch.nn.Module):", f'    """{words}"""', ""]
     if setup:
         lines += ["    def __init__(self) -> None:", "        super().__init__()", *(f"        {s}" for s in setup), ""]

@@ -1,4 +1,4 @@
-"""What goes into the GNP layers of a model, and what each branch makes of it."""
+"""Records the input of the GNP layers of a model, and pools it as each branch does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnpool.display.poolings import published_q
 from gnpool.nn import GNPAggregation
 from gnpool.ops import norm_pool
 
-BRANCHES = {"one": "", "positive": "pos", "negative": "neg"}  # with the end of the names of its parameters
+BRANCHES = {"one": "", "positive": "pos", "negative": "neg"}  # each with the suffix of its parameters' names
 
 
 def gnp_layers(model: torch.nn.Module) -> dict[str, GNPAggregation]:
@@ -30,7 +30,7 @@ def curve_name(kind: str, branch: str) -> str:
 
 @dataclass(frozen=True)
 class Branch:
-    """One branch of a GNP: its point, the channels it pools and the columns of the mixing layer it feeds."""
+    """One branch of a GNP: its point in the plane, the channels it pools, and its columns of the mixing layer."""
 
     name: str  # "one", "positive" or "negative"
     p: float  # signed
@@ -40,12 +40,12 @@ class Branch:
 
     @property
     def q(self) -> float:
-        """The exponent of the size in published coordinates; NaN where p is 0."""
+        """The exponent of the size in published coordinates; NaN if p is 0."""
         return published_q(self.p, self.growth)
 
 
 def branches_of(layer: GNPAggregation) -> list[Branch]:
-    """The branches of a layer; what each learns per channel is averaged."""
+    """The branches of a layer; exponents per channel are averaged."""
     halves = layer.branches == "split" and layer.channels > 1
     found, start = [], 0
     for name in BRANCHES:
@@ -77,7 +77,7 @@ class Call:
     ptr: Tensor | None
     dim_size: int | None
     eps: float
-    zeros: str | None  # what the layer does with rows of 0; None: as in published coordinates
+    zeros: str | None  # what the layer does with rows of 0; None for published coordinates
 
     def pool(self, channels: slice, p: float, growth: float) -> Tensor:
         """The pooling at a point of the plane, in float64, with rows of 0 treated as the layer treats them."""
@@ -99,7 +99,7 @@ def recording(model: torch.nn.Module) -> Iterator[dict[str, list[Call]]]:
     handles = []
     for path, layer in gnp_layers(model).items():
         calls[path] = []
-        # A hook also makes fused layers take the way through `forward`, where there is something to see.
+        # A hook also makes fused layers use the path through `forward`, where their input can be recorded.
         handles.append(layer.register_forward_pre_hook(_recorder(layer, calls[path]), with_kwargs=True))
     try:
         yield calls

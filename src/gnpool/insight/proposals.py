@@ -1,4 +1,4 @@
-"""Which named poolings are worth a trial: combinations over the layers, those that the reading finds nearest first."""
+"""Proposes combinations of named poolings over the layers, those that the reading finds nearest first."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from gnpool.display.poolings import JOINED, of_branch
 from gnpool.insight.crystal import names_in, together
 from gnpool.insight.reading import BranchReading, Reading
 
-Option = tuple[float, dict[str, str]]  # how far what may stand in a layer is, and the name of each branch
-Poolings = dict[str, dict[str, str]]  # by layer, the name of each branch that is kept; none: the layer stays learned
-SAME = 1e-6  # names whose distances differ by less do the same to these rows: the simplest stands for them all
-# Prices, in distance, that bring the simpler options to the front.
-MISSING = 0.5  # times the share of a branch that is dropped: refitting makes up for much of it
-PAIR = 0.2  # two branches in place of one
-JOIN = 0.05  # a pooling with an element more in place of the plain one
-LEARNED = 0.4  # a layer that stays learned
-STACK = 3  # so many layers are a stack: layers of one kind, which mostly want one pooling
+Option = tuple[float, dict[str, str]]  # the distance of an option of a layer, and the name of each branch
+Poolings = dict[str, dict[str, str]]  # by layer, the name of each branch that is kept; empty if the layer stays learned
+SAME = 1e-6  # names whose distances differ by less pool these rows alike, and only the simplest is proposed
+# Penalties that are added to distances, so that simpler options come first.
+MISSING = 0.5  # times the share of a dropped branch; refitting makes up for much of the loss
+PAIR = 0.2  # for two branches instead of one
+JOIN = 0.05  # for a pooling with an added element instead of the plain one
+LEARNED = 0.4  # for a layer that stays learned
+STACK = 3  # this many layers count as a stack of equal layers, which usually need the same pooling
 WIDEST = {1: 40, 2: 12}  # options of a layer by the number of layers; 5 where there are more
 
 
 def combinations(reading: Reading) -> Iterator[Poolings]:
     """Combinations of poolings, each once, nearest first, and never all layers learned.
 
-    Of three layers or more, combinations with one pooling in all of them come as often as the others: layers of one
-    kind mostly want one pooling, whatever the reading of a single one.
+    With three layers or more, every other combination has the same pooling in all of them, since layers of one kind
+    usually need the same pooling, whatever the reading of a single layer.
     """
     layers = reading.layers
     options = [_options(reading.layer(layer)) for layer in layers]
@@ -41,9 +41,9 @@ def combinations(reading: Reading) -> Iterator[Poolings]:
 
 
 def neighbours(poolings: Poolings, branches: Mapping[str, Sequence[str]]) -> Iterator[Poolings]:
-    """What is one step away: a second pooling in one place, then another one in place of one, then one of two alone.
+    """The combinations one step away: one pooling is added, then one is exchanged, then one of two is dropped.
 
-    ``branches`` names those of each layer. Layers that stay learned are left as they are.
+    ``branches`` names the branches of each layer. Layers that stay learned are not changed.
     """
     places = [(layer, branch) for layer, names in poolings.items() if names for branch in branches[layer]]
     for layer, branch in places:  # a second one
@@ -62,7 +62,7 @@ def neighbours(poolings: Poolings, branches: Mapping[str, Sequence[str]]) -> Ite
 
 
 def is_part(one: Poolings, other: Poolings) -> bool:
-    """Whether all poolings of one stand in the other too, at their places, and no layer is learned in one alone."""
+    """Whether ``other`` has all poolings of ``one`` at the same places, and both have the same learned layers."""
     return all(
         bool(one[layer]) == bool(names)
         and all(set(names_in(text)) <= set(names_in(names.get(branch, ""))) for branch, text in one[layer].items())
@@ -71,20 +71,20 @@ def is_part(one: Poolings, other: Poolings) -> bool:
 
 
 def _with(poolings: Poolings, layer: str, branch: str, names: tuple[str, ...]) -> Poolings:
-    """The same with other names in one branch; without any the branch is dropped."""
+    """The combination with other names in one branch; without names the branch is dropped."""
     there = {one: text for one, text in poolings[layer].items() if one != branch}
     order = {**there, branch: together(*names)} if names else there
     return {**poolings, layer: dict(sorted(order.items(), key=lambda pair: pair[0] != "positive"))}
 
 
 def _possible(branch: str) -> list[str]:
-    """The names that a branch can be, with those that join an element."""
+    """The names that a branch can get, including those that add an element."""
     known = of_branch(branch)
     return [named.name for named in (*known, *(JOINED[one.name] for one in known if one.name in JOINED))]
 
 
 def _alike(options: list[list[Option]]) -> list[tuple[Option, ...]]:
-    """Choices of the same names in all layers."""
+    """Options with the same names in all layers."""
     distances = [{str(names): (distance, names) for distance, names in found} for found in options]
     return [tuple(d[name] for d in distances) for name in distances[0] if all(name in d for d in distances)]
 
@@ -94,7 +94,7 @@ def _distance(choice: Sequence[Option]) -> float:
 
 
 def _options(branches: list[BranchReading]) -> list[Option]:
-    """What may stand in a layer, with its distance: one branch alone, both, or the layer as it is."""
+    """The options of a layer with their distances: one branch alone, both branches, or the learned layer."""
     found: list[Option] = [(LEARNED, {})]
     for branch in branches:
         rest = sum(other.share or 0.0 for other in branches if other is not branch)
@@ -107,7 +107,7 @@ def _options(branches: list[BranchReading]) -> list[Option]:
 
 
 def _names(branch: BranchReading) -> list[tuple[str, float]]:
-    """The names of a branch that differ on these rows, nearest first, with their neighbours that join an element."""
+    """The names of a branch that differ on these rows, nearest first, each also with an added element if possible."""
     found: list[tuple[str, float]] = []
     for name, distance in branch.ranking:
         if all(abs(distance - other) > SAME for _, other in found):

@@ -1,4 +1,4 @@
-r"""``read``: what the GNP layers of a trained model have become, in words."""
+r"""``read`` describes in words what the GNP layers of a trained model have learned."""
 
 from __future__ import annotations
 
@@ -17,27 +17,34 @@ from gnpool.insight.probe import Branch, Call, branches_of, gnp_layers, recordin
 from gnpool.nn import GNPAggregation
 from gnpool.training.program import by_name
 
-TIE = 2e-3  # names this close to the nearest one are as near: the simplest of them is taken
-NEAR = 0.05  # a branch whose values are within 5 % of a name, up to a factor, is that name
-NEAR_PLANE = 0.2  # the same for the distance in the plane, where there is no data
+TIE = 2e-3  # names this close to the nearest one count as equally near, and the simplest of them is taken
+NEAR = 0.05  # a branch gets a name if its values are within 5 % of it, up to a factor
+NEAR_PLANE = 0.2  # the same for the distance in the plane, which is used without data
 HARDLY = 0.02  # a branch with less than 2 % of the output is hardly used
 
 
 @dataclass(frozen=True)
 class BranchReading:
-    """What one branch of one layer has become.
+    """What one branch of one layer has learned.
 
     Args:
         layer (str): Path of the layer in the model.
-        branch (str): ``"one"``, where p may have any sign, ``"positive"`` or ``"negative"``.
-        p, growth (float): Where the branch stands in the plane, p with its sign.
+        branch (str): ``"one"`` (p of any sign), ``"positive"`` or ``"negative"``.
+        p, growth (float): The point of the branch in the plane; p has its sign.
         name (str): The nearest named pooling.
-        distance (float): How far it is: with data, the relative error of the branch's values when the name stands in
-            its place, up to one factor per channel; without data, the distance in the plane of p and the growth.
-        share (float, optional): Part of the layer's output that comes through this branch, from 0 to 1; needs data.
+        distance (float): The distance of this pooling. With data it is the relative error of the branch's values if
+            the named pooling replaces it, up to one factor per channel; without data it is the distance in the plane
+            of p and the growth.
+        share (float, optional): Share of the layer's output that comes from this branch, from 0 to 1; needs data.
         near (bool): Whether the name is a fair description.
         ranking (tuple): All names of the branch with their distances, nearest first.
-        coordinates (str): ``"growth"`` or ``"published"``, what the layer learns.
+        coordinates (str): The coordinates that the layer learns, ``"growth"`` or ``"published"``.
+
+    Example:
+        >>> from gnpool import GNPAggregation, read
+        >>> (branch,) = read(GNPAggregation(8, start="rms")).branches
+        >>> branch.name, branch.p, branch.growth, branch.near
+        ('root mean square', 2.0, 0.0, True)
     """
 
     layer: str
@@ -53,17 +60,17 @@ class BranchReading:
 
     @property
     def q(self) -> float:
-        """The exponent of the size in published coordinates, 1/p - growth; NaN where p is 0."""
+        """The exponent of the size in published coordinates, 1/p - growth; NaN if p is 0."""
         return published_q(self.p, self.growth)
 
     @property
     def used(self) -> bool:
-        """Whether anything of note comes through the branch."""
+        """Whether the branch contributes noticeably to the layer's output."""
         return self.share is None or self.share >= HARDLY
 
     @property
     def sentence(self) -> str:
-        """The reading as a person would say it."""
+        """The reading in words."""
         if not self.used:
             return f"hardly used ({100 * (self.share or 0):.1f} % of the output)"
         whole = self.share is None or self.branch == "one"
@@ -75,7 +82,16 @@ class BranchReading:
 
 @dataclass(frozen=True)
 class Reading:
-    """The readings of all branches of a model; prints as a table."""
+    """The readings of all branches of a model; it prints as a table.
+
+    Example:
+        >>> import torch
+        >>> from gnpool import GNPAggregation, read
+        >>> model = torch.nn.ModuleDict({"aggr": GNPAggregation(4, start="sum"), "readout": GNPAggregation(4)})
+        >>> reading = read(model)
+        >>> [(path, reading.layer(path)[0].name) for path in reading.layers]
+        [('aggr', 'sum'), ('readout', 'mean')]
+    """
 
     branches: tuple[BranchReading, ...]
     with_data: bool
@@ -91,7 +107,7 @@ class Reading:
         return list(dict.fromkeys(branch.layer for branch in self.branches))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it; q is None where p is 0."""
+        """The reading in a form that JSON can hold; q is None if p is 0."""
         branches = [{**asdict(branch), "q": branch.q if branch.p else None} for branch in self.branches]
         return {"with_data": self.with_data, "branches": branches}
 
@@ -120,18 +136,18 @@ def read(
     *,
     forward: Callable[[torch.nn.Module, Any], Tensor] | None = None,
 ) -> Reading:
-    r"""Reads the learned poolings of a model aloud.
+    r"""Describes the poolings that a model has learned.
 
-    p and the growth do not tell all: on messages that are all equal, for example, every p with growth 0 is the mean.
-    With a ``batch`` the names are therefore compared *in function space*: each branch is replaced by the named pooling
-    of the same rows, and the distance is the relative error of its values, up to one factor per channel, which the
-    mixing layer can take. Of names that are equally near the simplest is taken.
+    p and the growth alone do not determine the pooling: if all messages are equal, for example, every p with growth 0
+    is the mean. With a ``batch`` the names are therefore compared *in function space*: each branch is replaced by the
+    named pooling of the same rows, and the distance is the relative error of its values, up to one factor per channel,
+    which the mixing layer can absorb. Of equally near names the simplest is taken.
 
     Args:
         model (torch.nn.Module): Any module with :class:`~gnpool.GNPAggregation` inside.
         batch (optional): Data to run the model on, such as a PyG batch.
-        forward (callable, optional): ``forward(model, batch)``, how to call the model. By default with the attributes
-            of the batch that its ``forward`` names.
+        forward (callable, optional): ``forward(model, batch)``, how to call the model. By default it is called with
+            the attributes of the batch that its ``forward`` names.
 
     Example:
         >>> import torch
@@ -179,7 +195,7 @@ def read(
 
 
 def _ranking(layer: GNPAggregation, part: Branch, calls: list[Call]) -> list[tuple[Named, float]]:
-    """All names of the branch and their distances; those that tie with the nearest come first, simplest first."""
+    """All names of the branch and their distances. Names that tie with the nearest come first, the simplest first."""
     distances = {named: _distance(layer, part, named, calls) for named in of_branch(part.name)}
     least = min(distances.values())
 
@@ -204,7 +220,7 @@ def _distance(layer: GNPAggregation, part: Branch, named: Named, calls: list[Cal
 
 
 def _shares(layer: GNPAggregation, parts: list[Branch], calls: list[Call]) -> dict[str, float | None]:
-    """Part of the output of each branch: the norm of what it adds to the mixing layer's output."""
+    """The share of each branch in the output: the norm of what it adds to the output of the mixing layer."""
     if not calls:
         return dict.fromkeys((part.name for part in parts), None)
     sizes = {}
@@ -218,7 +234,7 @@ def _shares(layer: GNPAggregation, parts: list[Branch], calls: list[Call]) -> di
 
 
 def _column_weight(layer: GNPAggregation, part: Branch) -> Tensor:
-    """How much each pooled channel matters for what comes after."""
+    """The weight of each pooled channel in the layer's output."""
     if layer.mix is None:
         device = next(layer.parameters()).device
         return torch.ones(part.outputs.stop - part.outputs.start, dtype=torch.float64, device=device)
@@ -226,5 +242,5 @@ def _column_weight(layer: GNPAggregation, part: Branch) -> Tensor:
 
 
 def _rounded(value: float) -> str:
-    """Two digits, and no minus in front of 0."""
+    """Two decimals, without a minus before 0."""
     return "-" if math.isnan(value) else f"{round(value, 2) + 0.0:.2f}"

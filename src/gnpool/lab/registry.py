@@ -35,7 +35,13 @@ def table_names() -> list[str]:
 
 
 def find_table(name: str) -> AnyTable:
-    """The table or figure called ``name``, of whatever kind."""
+    """The table or figure called ``name``, of whatever kind.
+
+    Example:
+        >>> from gnpool.lab import find_table
+        >>> find_table("exp_graph_harmonic").title
+        'All 19 competitors and GNP on large ER graphs, harmonic'
+    """
     for kind, names in kinds().items():
         if name in names:
             return tables_of(kind)[name]
@@ -45,12 +51,25 @@ def find_table(name: str) -> AnyTable:
 
 
 def all_tables() -> dict[str, AnyTable]:
-    """Every table and figure by name."""
+    """Every table and figure by name.
+
+    Example:
+        >>> from gnpool.lab import all_tables
+        >>> tables = all_tables()
+        >>> "exp_graph_harmonic" in tables, all(name == table.id for name, table in tables.items())
+        (True, True)
+    """
     return {name: find_table(name) for name in table_names()}
 
 
 def at_hand_tables() -> list[str]:
-    """Names of the tables that need no download, which ``all`` stands for."""
+    """Names of the tables that need no download, which ``all`` stands for.
+
+    Example:
+        >>> from gnpool.lab import at_hand_tables
+        >>> "exp_graph_harmonic" in at_hand_tables()
+        True
+    """
     return [name for name, table in all_tables().items() if table.at_hand()]
 
 

@@ -30,6 +30,12 @@ def verdict(
         gnp (bool, optional): A baseline that works where the paper's fails, or the reverse, is another outcome, and
             neither better nor worse. (default: ``True``)
         higher (bool, optional): Whether more is better. (default: ``False``)
+
+    Example:
+        >>> from gnpool.lab import verdict
+        >>> paper = {"mean": 1.1, "std": 0.8}
+        >>> verdict({"mean": 1.3, "std": 0.2}, paper), verdict({"mean": 9.0, "std": 0.2}, paper), verdict(None, paper)
+        ('matched', 'worse', 'not run')
     """
     if ours is None:
         return "not run"

@@ -32,6 +32,11 @@ class Scope:
         data_seed (int): Of generated data.
         train (bool): Whether to train what is missing.
         test (bool): Whether to test what is trained.
+
+    Example:
+        >>> from gnpool.lab import Scope
+        >>> Scope("smoke", data_seed=3).preset, Scope().train
+        ('smoke', True)
     """
 
     preset: str = "quick"
@@ -75,6 +80,12 @@ class Estimate:
         minutes (float): For all of it, if nothing were stored.
         minutes_left (float): For what is missing.
         cells_done (int): Cells of the table whose numbers are there, in both forms of the network where there are two.
+
+    Example:
+        >>> from gnpool.lab import Estimate
+        >>> estimate = Estimate(trainings=4, done=1, minutes=20.0, minutes_left=15.0)
+        >>> f"{estimate.trainings - estimate.done} trainings, about {estimate.minutes_left:.0f} minutes"
+        '3 trainings, about 15 minutes'
     """
 
     trainings: int = 0
@@ -100,7 +111,14 @@ class Place:
 
 @dataclass(frozen=True)
 class AnyTable(ABC):
-    """A table or a figure of any kind. A kind of table is a subclass of it in a folder of its own."""
+    """A table or a figure of any kind. A kind of table is a subclass of it in a folder of its own.
+
+    Example:
+        >>> from gnpool.lab import find_table
+        >>> table = find_table("exp_graph_harmonic")
+        >>> table.id, table.metric, table.data()
+        ('exp_graph_harmonic', 'MAPE', [])
+    """
 
     family: ClassVar[str]  # tables of one family are run together: they may share jobs
     options: ClassVar[frozenset[str]] = frozenset()  # which of seeds, folds and data_seed mean something to it

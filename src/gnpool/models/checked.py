@@ -1,4 +1,4 @@
-"""Checks on what a description of a network claims, before anything is built from it."""
+"""Checks the description of a network before anything is built from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 LARGEST = 2**24  # of a width
-MOST_LAYERS = 1000  # each takes time to lay out, and a step of its own
+MOST_LAYERS = 1000  # since building and running each layer takes time
 COUNTS = ("blocks", "depth", "heads", "layers", "processing_steps")
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 COUNTER = "num_batches_tracked"
@@ -19,7 +19,7 @@ NONNEG = (None, "relu", "abs")
 
 
 def check_arguments(network: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Complain about the first argument that is not of the type which the constructor names."""
+    """Raise an error for the first argument whose type is not that of the constructor."""
     parameters = inspect.signature(network).parameters
     for name, value in arguments.items():
         if name not in parameters:
@@ -39,12 +39,12 @@ def check_arguments(network: Callable[..., Any], arguments: Mapping[str, Any]) -
             continue
         wanted = {"int": _is_count, "float": _is_number, "bool": _is_bool}.get(kind.removesuffix(" | None"), _is_word)
         if not wanted(value):
-            raise ValueError(f"{name!r} has a value that it cannot have: {_shown(value)}")
+            raise ValueError(f"{name!r} must not have the value {_shown(value)}")
         _check_plain(name, value)
 
 
 def check_tensors(tensors: Mapping[str, Tensor]) -> None:
-    """Complain about weights that no network here computes with: floats of one type, and the counters of batch norm."""
+    """Raise an error unless the weights are floats of one type, apart from the counters of batch norm."""
     kinds = {
         value.dtype
         for name, value in tensors.items()
@@ -55,7 +55,7 @@ def check_tensors(tensors: Mapping[str, Tensor]) -> None:
 
 
 def check_part(spec: Any) -> None:
-    """Complain about the description of a crystallized pooling whose parts do not fit its channels."""
+    """Raise an error if the parts of a crystallized pooling do not fit its channels."""
     if not isinstance(spec, Mapping):
         raise ValueError(f"a layer must be described by name, got {_shown(spec)}")
     channels, parts, mix = spec["channels"], spec["parts"], spec["mix"]

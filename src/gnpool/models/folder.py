@@ -1,4 +1,4 @@
-"""A folder that is there wholly or not at all."""
+"""Writes a folder atomically."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gnpool.store.files import sync_folder, write
 def write_folder(
     folder: str | Path, files: Mapping[str, bytes], replaces: Callable[[Path], bool] = lambda folder: False
 ) -> None:
-    """Put a folder with these files (their names may have folders in them) in its place, wholly or not at all.
+    """Write a folder with these files atomically; their names may contain folders.
 
-    It is filled beside its place and renamed. What stands there is replaced if it is empty or ``replaces`` says so, and
-    is an error otherwise.
+    The folder is filled under another name and then renamed. An existing folder is replaced if it is empty or
+    ``replaces`` allows it; otherwise it is an error.
     """
     folder = Path(os.path.abspath(folder))  # noqa: PTH100 -- resolve() would follow a link
     check_free(folder, replaces)
@@ -29,7 +29,7 @@ def write_folder(
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Errors of the system inside the block name what was to be written, in place of a name that nobody knows."""
+    """Make errors of the system inside the block name the wanted path instead of a temporary one."""
     try:
         yield
     except OSError as error:
@@ -41,7 +41,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
     old = made.with_suffix(".old")
     try:
-        made.chmod(0o755)  # mkdtemp's is for its user alone
+        made.chmod(0o755)  # mkdtemp makes it readable for the user only
         for name, data in files.items():
             (made / name).parent.mkdir(parents=True, exist_ok=True)
             write(made / name, data)
@@ -59,7 +59,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def check_free(folder: Path, replaces: Callable[[Path], bool] = lambda folder: False) -> None:
-    """Complain if something stands at ``folder`` that must not be replaced."""
+    """Raise an error if ``folder`` exists and must not be replaced."""
     if folder.is_dir():
         if any(folder.iterdir()) and not replaces(folder):
             raise FileExistsError(errno.EEXIST, "it holds other files; choose another folder", str(folder))

@@ -1,7 +1,7 @@
-r"""A network in a folder: ``model.json`` says what it is, ``model.safetensors`` holds its weights.
+r"""Saves a network to a folder: ``model.json`` describes it, and ``model.safetensors`` holds its weights.
 
 On the Hugging Face hub the first is called ``config.json``, see :mod:`gnpool.models.hub`. Reading such a folder never
-runs code that it brings: the description can name the classes below and nothing else.
+runs code from it, since the description can only name the classes below.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gnpool.store.regular import read_regular
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
 CONFIG, LIBRARY = "config.json", "gnpool"  # the description on the Hugging Face hub, and its "model_type"
-MOST_SHOWN = 300  # characters of an error of torch's
+MOST_SHOWN = 300  # characters shown of an error from torch
 LARGEST_DESCRIPTION = 16 * 2**20  # bytes; a description is a few hundred
 NETWORKS = (
     "GraphNet",
@@ -40,17 +40,38 @@ NETWORKS = (
     "LawNet",
     "LawsNet",
 )  # of gnpool.models
-# Layers that may have taken the place of a pooling.
+# Layers that may have replaced a pooling.
 PARTS = {"CrystalAggregation": CrystalAggregation}
 
 
 class SavedModelError(ValueError):
-    """A folder does not hold a model, or not any more."""
+    """A folder does not hold a valid model.
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.models import SavedModelError, load_model
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     try:
+        ...         load_model(f"{place}/model")
+        ...     except SavedModelError as error:
+        ...         print(str(error).partition(": ")[2])
+        there is no such folder
+    """
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """What a folder holds: the network, the description it was built from, and what was stored beside them."""
+    """The content of a folder: the network, its description, and the data stored beside them.
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.models import SetNet, load_saved, save_model
+        >>> spec = {"class": "SetNet", "arguments": {"in_channels": 2, "pool": "max"}}
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     saved = load_saved(save_model(f"{place}/model", SetNet(2, "max"), spec, extra={"data": "June"}))
+        >>> type(saved.model).__name__, saved.spec["arguments"]["pool"], saved.extra
+        ('SetNet', 'max', {'data': 'June'})
+    """
 
     model: torch.nn.Module
     spec: dict[str, Any]
@@ -60,7 +81,7 @@ class SavedModel:
 def save_model(
     folder: str | Path, model: torch.nn.Module, spec: Mapping[str, Any], extra: Mapping[str, Any] | None = None
 ) -> Path:
-    r"""Writes a network of :mod:`gnpool.models` into a folder, wholly or not at all.
+    r"""Writes a network of :mod:`gnpool.models` into a folder, atomically.
 
     Args:
         folder (str or Path): The folder. One that holds a saved model is replaced; any other must not exist or be
@@ -68,7 +89,7 @@ def save_model(
         model (torch.nn.Module): The network. Poolings that :func:`gnpool.crystallize` replaced are found and described.
         spec (Mapping): How the network was made: ``{"class": "GraphNet", "arguments": {"in_channels": 3}}``, with
             poolings given by name.
-        extra (Mapping, optional): Anything else to keep with it that JSON can hold.
+        extra (Mapping, optional): Further data to store with it, which JSON can hold.
 
     Returns:
         Path: The folder.
@@ -94,7 +115,7 @@ def model_files(
     plain["replaced"] = {path: _describe_part(part) for path, part in _parts_of(model).items()}
     plain["unbiased"] = _without_bias(model)
     kept = {name: value.detach().cpu().clone().contiguous() for name, value in model.state_dict().items()}
-    _build(plain, kept)  # what cannot be read back is not written
+    _build(plain, kept)  # an error now if it could not be read back
     weights = safetensors.torch.save(kept)
     description = {
         "format": FORMAT,
@@ -136,7 +157,17 @@ def load_model(folder: str | Path) -> torch.nn.Module:
 
 
 def load_saved(folder: str | Path) -> SavedModel:
-    """Like :func:`load_model`, with the description and what was stored beside it."""
+    """Load a network like :func:`load_model`, with its description and the data stored beside it.
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.models import SetNet, load_saved, save_model
+        >>> spec = {"class": "SetNet", "arguments": {"in_channels": 2, "pool": "max"}}
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     saved = load_saved(save_model(f"{place}/model", SetNet(2, "max"), spec, extra={"columns": ["x", "y"]}))
+        >>> saved.extra["columns"]
+        ['x', 'y']
+    """
     folder = Path(folder)
     description, path = read_description(folder), folder / _description_in(folder)
     claimed = description["weights"].get("bytes")
@@ -146,7 +177,7 @@ def load_saved(folder: str | Path) -> SavedModel:
     _check_weights(folder / WEIGHTS, weights, description["weights"])
     try:
         tensors = safetensors.torch.load(weights)
-    except Exception as error:  # headers that lie meet whatever torch raises
+    except Exception as error:  # torch may raise anything for a false header
         raise SavedModelError(f"{folder / WEIGHTS}: it is not a safetensors file ({error})") from error
     spec = _plain_spec(description["spec"], f"{path}: 'spec'")
     try:
@@ -206,7 +237,7 @@ def _read(path: Path, most: int) -> bytes:
 
 def _check_weights(path: Path, weights: bytes, expected: Mapping[str, Any]) -> None:
     if len(weights) != expected.get("bytes"):
-        raise SavedModelError(f"{path}: it has {path.stat().st_size} bytes in place of {expected.get('bytes')}")
+        raise SavedModelError(f"{path}: it has {path.stat().st_size} bytes, but should have {expected.get('bytes')}")
     if hashlib.sha256(weights).hexdigest() != expected.get("sha256"):
         raise SavedModelError(f"{path}: it is damaged, or belongs to another {DESCRIPTION} (its checksum differs)")
 
@@ -223,7 +254,7 @@ def _plain_spec(spec: Any, where: str) -> dict[str, Any]:
 
 
 def _build(spec: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> torch.nn.Module:
-    """The network of a description. It is laid out without memory, so that a lie about sizes costs nothing."""
+    """The network of a description. It is built without memory at first, so that false sizes cost nothing."""
     networks = importlib.import_module("gnpool.models")
     network = getattr(networks, spec["class"])
     try:
@@ -242,7 +273,7 @@ def _build(spec: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> torch.nn.M
                 if not isinstance(layer, torch.nn.Linear):
                     raise ValueError(f"{path!r} is not a linear layer")
                 layer.register_parameter("bias", None)
-    except Exception as error:  # constructors meet whatever the file says
+    except Exception as error:  # constructors may raise anything for the values of a file
         raise SavedModelError(f"{spec['class']} cannot be built from its description ({_one_line(error)})") from error
     wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in tensors.items()}
@@ -268,7 +299,7 @@ def _parts_of(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
 
 
 def _without_bias(model: torch.nn.Module) -> list[str]:
-    """Linear layers without a bias: crystallizing may have dropped one that the description would bring back."""
+    """The linear layers without a bias, since crystallizing may have dropped biases that the description has."""
     return [path for path, layer in model.named_modules() if isinstance(layer, torch.nn.Linear) and layer.bias is None]
 
 

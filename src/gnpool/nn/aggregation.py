@@ -15,11 +15,11 @@ from gnpool.nn.exponent import check_p_max, exponent, raw_exponent, raw_signed_e
 from gnpool.ops.form import ZEROS
 from gnpool.ops.functional import NO_TORCHSCRIPT, pool_neighbors, pool_segments
 
-COORDINATES = {"growth": "one", "published": "split"}  # with the branches each has where nobody says
+COORDINATES = {"growth": "one", "published": "split"}  # each with its default branches
 P_MAX = {"growth": 500.0, "published": 50.0}
 BRANCHES = ("one", "split", "both", "positive", "negative")
 NONNEG = ("relu", "abs", None)
-SMALL_T = -6.0  # p = 1.0025: as near to 1 as still has a useful gradient
+SMALL_T = -6.0  # p = 1.0025; any nearer to 1, the gradient is too small to be useful
 STARTS = {
     # name: p (infinite: p_max) and growth
     "sum": (1.0, 1.0),
@@ -68,8 +68,8 @@ class GNPAggregation(Aggregation):
     where :math:`u = \mathrm{ReLU}(x) + \epsilon`, n is the number of pooled elements, and
     :math:`p = \sinh(t)`, cut off at :math:`\pm p_{max}`. The growth alone says how the result grows with n, and p
     says which elements count. Mean, max, min and the geometric mean (p = 0) have growth 0, the sum has (1, 1).
-    The usual size :math:`n_0` is a constant that W could take as well: with it a step of g changes the trend over sizes
-    and not the scale of the output, which makes training faster. Without W there is no :math:`n_0` either.
+    The usual size :math:`n_0` is a constant that W could absorb. Because of it, a step of g changes the trend over
+    sizes but not the scale of the output, and training is faster. Without W there is no :math:`n_0` either.
 
     In the coordinates of the paper, ``coordinates="published"``, it learns p and q of two branches:
 
@@ -93,19 +93,19 @@ class GNPAggregation(Aggregation):
             ``"positive"`` or ``"negative"`` uses one of the two. (default: ``"one"``, published: ``"split"``)
         mix (bool, optional): Whether the linear layer follows. Without it the pooled channels are returned, 2d of
             them for ``"both"``. (default: ``True``)
-        bias (bool, optional): Whether the linear layer has a bias. Without one the layer is homogeneous (twice the
-            input, twice the output) and extrapolates far better, so the default is off, though the paper writes one.
-            An empty segment gives the bias. (default: ``False``)
+        bias (bool, optional): Whether the linear layer has a bias. Without a bias the layer is homogeneous (twice the
+            input, twice the output) and extrapolates far better; so it is off by default, though the paper's formula
+            has one. An empty segment gives the bias. (default: ``False``)
         per_channel (bool, optional): Whether each channel learns its own exponents. (default: ``False``)
-        nonneg (str, optional): How negative input is treated: ``"relu"``, ``"abs"``, or ``None``, which says that there
-            is none and computes what ``"abs"`` does. (default: ``"relu"``)
+        nonneg (str, optional): How negative input is treated: ``"relu"``, ``"abs"``, or ``None`` if there is no
+            negative input, which computes the same as ``"abs"``. (default: ``"relu"``)
         p_max (float, optional): The cap of abs(p). At the cap a gradient passes only if following it lowers abs(p).
             (default: ``500.0``, published: ``50.0``)
         eps (float, optional): The tolerance of :func:`gnpool.norm_pool`. (default: ``1e-6``)
         start (str, optional): Start at a named pooling: ``"sum"``, ``"mean"``, ``"max"``, ``"min"``, ``"harmonic"``
             (the harmonic sum), ``"harmonic mean"``, ``"geometric"``, ``"rms"`` or ``"l2"``, in the branch that has it.
-            Otherwise one branch starts at the mean; of two branches p starts at 1.69 (t = 0) and the growth or q at 0.
-            (default: ``None``)
+            By default a single branch starts at the mean; with two branches, p starts at 1.69 (t = 0) and the growth
+            or q at 0. (default: ``None``)
         zeros (str, optional): What growth coordinates do with rows of 0, see :func:`gnpool.norm_pool`.
             (default: ``"keep"``)
         size (float, optional): A usual number of pooled elements, :math:`n_0` above, for growth coordinates with a
@@ -114,18 +114,17 @@ class GNPAggregation(Aggregation):
     The learned values are read and set as ``p`` and ``growth``, and ``q`` can be read. With two branches they are
     ``p_pos``, ``growth_pos``, ``p_neg`` (positive; the operator gets -p_neg) and ``growth_neg``; published ``p_pos``,
     ``q_pos``, ``p_neg`` and ``q_neg``, where the growth can be read. The optimiser sees ``raw_p`` (t),
-    ``raw_growth``, ...; they stay float32 when the model is cast to half precision. :func:`gnpool.param_groups` gives
-    them learning rates of their own, without which they hardly move.
+    ``raw_growth``, ...; they stay float32 when the model is cast to half precision. They hardly move at the learning
+    rate of the weights; :func:`gnpool.param_groups` gives them larger rates.
 
     .. note::
         PyG's convolutions reset the aggregation that they are given. Set exponents afterwards, or use ``start``, which
         a reset restores.
 
     .. note::
-        A module is one layer wherever it stands. PyG's models of several layers, as
-        ``GIN(..., aggr=GNPAggregation(16))``, hand one instance to all of them, and all then share its exponents and
-        its mixing layer. For layers of their own call :func:`gnpool.register_with_pyg` and give the name:
-        ``GIN(..., aggr="gnp", aggr_kwargs={"channels": 16})``.
+        PyG's models of several layers, such as ``GIN(..., aggr=GNPAggregation(16))``, give the same instance to every
+        layer. All layers then share its exponents and its mixing layer. To give each layer its own aggregation, call
+        :func:`gnpool.register_with_pyg` and pass the name: ``GIN(..., aggr="gnp", aggr_kwargs={"channels": 16})``.
 
     Shapes:
         - **input:** x :math:`(*, N, d)` pooled along ``dim``, index :math:`(N)` or ptr :math:`(S + 1)`
@@ -197,7 +196,7 @@ class GNPAggregation(Aggregation):
         if start is not None and not self.can_start_at(start):
             raise ValueError(
                 f"GNPAggregation: start={start!r} lies in no branch of branches={self.branches!r}; "
-                f"branches='one' has them all"
+                f"use branches='one', which can start at every named pooling"
             )
         dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
         for name, width in self._widths.items():
@@ -206,7 +205,8 @@ class GNPAggregation(Aggregation):
                 self.register_parameter(_raw(raw, name), torch.nn.Parameter(torch.empty(shape, dtype=dtype)))
         self.mix: torch.nn.Linear | None = None
         self.reset_parameters()
-        if mix:  # after the reset: it draws its own weights, and a second draw would part seed from state
+        # after the reset, since Linear draws its weights itself; drawing twice would change the weights of a seed
+        if mix:
             self.mix = torch.nn.Linear(sum(self._widths.values()), channels, bias=bias)
 
     @property
@@ -225,7 +225,7 @@ class GNPAggregation(Aggregation):
         return {name: width for name, width in widths.items() if name != unused}
 
     def _branch_of(self, start: str) -> str | None:
-        """The branch in which a named pooling lies; None: in a hole between the two."""
+        """The branch in which a named pooling lies; None if it lies between the two."""
         p = STARTS[start][0]
         if self.branches == "one":
             return ""
@@ -256,7 +256,7 @@ class GNPAggregation(Aggregation):
         p = math.copysign(min(abs(p), self.p_max), p)
         if name == "":
             self._set_p(name, p)
-        elif abs(p) == 1:  # the end of the branch, where p has no gradient
+        elif abs(p) == 1:  # at the end of the branch p has no gradient
             self._set(_raw("p", name), SMALL_T)
         else:
             self._set_p(name, abs(p))
@@ -279,7 +279,7 @@ class GNPAggregation(Aggregation):
         Args:
             x (torch.Tensor): The source tensor.
             index (torch.Tensor, optional): The segment of each element, in any order.
-            ptr (torch.Tensor, optional): Boundaries of the segments of sorted input; taken when both are given.
+            ptr (torch.Tensor, optional): Boundaries of the segments of sorted input; used when both are given.
             dim_size (int, optional): The number of segments.
             dim (int, optional): The dimension to pool. (default: ``-2``)
             sizes (torch.Tensor, optional): The true number of elements of each segment where x holds a sample of them,
@@ -361,7 +361,7 @@ class GNPAggregation(Aggregation):
         return torch.nn.functional.linear(out, self.mixing_weight(), self.mix.bias)
 
     def mixing_weight(self) -> Tensor:
-        """The matrix that mixes the pooled channels: the weight of ``mix``, with the factor of the usual size."""
+        """The matrix that mixes the pooled channels: the weight of ``mix`` times the factor of the usual size."""
         if self.mix is None:
             raise AttributeError(f"{self}: there is no mixing layer")
         weight = self.mix.weight
@@ -382,7 +382,7 @@ class GNPAggregation(Aggregation):
         return self.readable(_raw("p", name), getattr(self, _raw("p", name)))
 
     def readable(self, raw: str, value: Tensor) -> Tensor:
-        """What the parameter called ``raw`` means where it has this value: p for t, and the value itself else."""
+        """What ``value`` of the parameter ``raw`` means: p if the parameter is t, otherwise the value itself."""
         if not raw.startswith("raw_p"):
             return value
         return (signed_exponent if raw == "raw_p" else exponent)(value, self.p_max)
@@ -406,7 +406,7 @@ class GNPAggregation(Aggregation):
         self._set(raw, inverse(value, self.p_max, f"{self}: '{raw.removeprefix('raw_')}'"))
 
     def _sizes(self, kind: str, name: str) -> Tensor:
-        """The growth or q of a branch; the one that is not learned follows from p: each is 1/p minus the other."""
+        """The growth or q of a branch. Only one of them is learned; the other is 1/p minus the learned one."""
         learned: Tensor = getattr(self, _raw(self._of_size, name))
         if kind == self._of_size:
             return learned
@@ -415,7 +415,7 @@ class GNPAggregation(Aggregation):
 
     def _set_size(self, kind: str, name: str, value: float | Tensor) -> None:
         if kind != self._of_size:
-            raise AttributeError(f"{self}: {kind!r} can be read and not set; it learns {self._of_size!r}")
+            raise AttributeError(f"{self}: {kind!r} can be read but not set; the layer learns {self._of_size!r}")
         self._set(_raw(kind, name), value)
 
     p, p_pos, p_neg = (_exponent_property(name) for name in ("", "pos", "neg"))

@@ -17,14 +17,14 @@ class GNPConv(GINConv):
         \mathbf{x}^{\prime}_i = h_{\mathbf{\Theta}} \left( (1 + \epsilon) \cdot \mathbf{x}_i +
         \mathrm{GNP}_{j \in \mathcal{N}(i)} ( w_{ji} \, \mathbf{x}_j ) \right)
 
-    Equal to ``GINConv(nn, aggr=GNPAggregation(d))`` in value and gradient, with an optional weight per edge. The
-    messages of all edges are never held: the aggregation is :meth:`GNPAggregation.pool_neighbors`. Where something
-    must see the messages it takes PyG's path instead: in explain mode, with hooks on the messages or the aggregation,
-    in a subclass with its own message, with a sparse adjacency matrix (whose values are the weights) or
-    ``flow="target_to_source"``, and for node features that are not two-dimensional.
+    It equals ``GINConv(nn, aggr=GNPAggregation(d))`` in value and gradient, and takes an optional weight per edge. It
+    does not store the messages of the edges, since it aggregates with :meth:`GNPAggregation.pool_neighbors`. If
+    something must see the messages, the layer takes PyG's path instead: in explain mode, with hooks on the messages or
+    the aggregation, in a subclass with its own message, with a sparse adjacency matrix (whose values are the weights)
+    or ``flow="target_to_source"``, and for node features that are not two-dimensional.
 
-    Where a loader hands over a sample of each node's neighbours, ``conv(x, edge_index, sizes=degrees)`` tells how many
-    there are in truth, see :func:`gnpool.norm_pool`.
+    If a loader samples the neighbours of each node, ``conv(x, edge_index, sizes=degrees)`` tells the layer how many
+    neighbours there really are, see :func:`gnpool.norm_pool`.
 
     Args:
         nn (torch.nn.Module): The network :math:`h_{\mathbf{\Theta}}` after the aggregation.
@@ -48,7 +48,8 @@ class GNPConv(GINConv):
                 [4.00, 6.00]])
     """
 
-    propagate = MessagePassing.propagate  # once a GINConv was made, PyG would explain ours by the function made for it
+    # otherwise PyG, after it has compiled a GINConv, would explain this layer by GINConv's function
+    propagate = MessagePassing.propagate
 
     def __init__(
         self, nn: torch.nn.Module, aggr: GNPAggregation, eps: float = 0.0, train_eps: bool = False, **kwargs: object

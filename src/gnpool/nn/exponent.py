@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 from gnpool.ops.autograd import in_forward_mode
 from gnpool.ops.vmapped import only_vmap
 
-BEYOND = 1.0 + 1e-6  # times the t of the cap: rounded to float32, its sinh still reaches the cap
+BEYOND = 1.0 + 1e-6  # factor of the t at the cap, so that its sinh reaches the cap after rounding to float32
 
 
 def exponent(t: Tensor, p_max: float) -> Tensor:
@@ -27,7 +27,8 @@ def exponent(t: Tensor, p_max: float) -> Tensor:
 def signed_exponent(t: Tensor, p_max: float) -> Tensor:
     """p in [-p_max, p_max]; at the cap a gradient passes only if following it lowers abs(p)."""
     most = math.asinh(p_max) * BEYOND
-    behind = t.sign() * most + (t - t.detach())  # far behind the cap as just behind it: sinh and its slope overflow
+    # far beyond the cap sinh and its slope overflow, so t is held just beyond it
+    behind = t.sign() * most + (t - t.detach())
     return _capped(torch.where(t.abs() > most, behind, t).sinh(), p_max)
 
 
@@ -49,7 +50,7 @@ def raw_signed_exponent(p: Tensor, p_max: float, name: str = "p") -> Tensor:
 
 def _capped(p: Tensor, p_max: float) -> Tensor:
     if not torch.compiler.is_compiling() and in_forward_mode():
-        return p.clamp(-p_max, p_max)  # a tangent does not say which way the optimiser will go
+        return p.clamp(-p_max, p_max)  # a forward-mode tangent does not tell in which direction the optimiser will step
     vmap = None if torch.compiler.is_compiling() else only_vmap()
     if vmap is not None:
         every, dim = vmap.unwrap(p)
@@ -85,11 +86,11 @@ class _Cap(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, None], p: Tensor, p_max: float) -> tuple[Tensor, int | None]:
-        return _Cap.apply(p, p_max), in_dims[0]  # element by element; a generated rule costs a trace at every call
+        return _Cap.apply(p, p_max), in_dims[0]  # elementwise; a generated rule would trace at every call
 
 
 class _EagerCap(torch.autograd.Function):
-    """:class:`_Cap` where no transform is active, for less."""
+    """A cheaper :class:`_Cap` for when no transform is active."""
 
     @staticmethod
     def forward(ctx: Any, p: Tensor, p_max: float) -> Tensor:

@@ -13,7 +13,7 @@ G_TIMES, G_MOST = 10.0, 0.03
 
 
 def exponent_rates(lr: float) -> dict[str, float]:
-    """The rates of p, q and the growth where nobody says: multiples of ``lr``, within bounds."""
+    """The default rates of p, q and the growth: multiples of ``lr``, within bounds."""
     return {"p": max(lr, min(P_TIMES * lr, P_MOST)), "q": lr, "g": max(lr, min(G_TIMES * lr, G_MOST))}
 
 
@@ -28,9 +28,9 @@ def param_groups(
 ) -> list[dict[str, Any]]:
     r"""Parameter groups of ``model`` for any optimiser of :mod:`torch.optim` that takes groups.
 
-    The parameters behind p, q and the growth of every :class:`GNPAggregation` in the model come in groups of their
-    own, named ``"p"``, ``"q"`` and ``"g"``, beside ``"rest"``; a group without parameters is left out. p and the growth
-    want larger rates than the rest: each is a single number that has a long way to go.
+    The parameters behind p, q and the growth of every :class:`GNPAggregation` in the model come in separate groups,
+    named ``"p"``, ``"q"`` and ``"g"``, beside ``"rest"``; a group without parameters is left out. p and the growth
+    need larger rates than the rest, since each is a single number that has a long way to go.
 
     Args:
         model (torch.nn.Module): Any module.
@@ -39,8 +39,8 @@ def param_groups(
         lr_q (float, optional): Learning rate of q, of published coordinates. (default: ``lr``)
         lr_g (float, optional): Learning rate of the growth. (default: 10 times ``lr``, at most 0.03)
         **rest (optional): Further options of all groups, such as ``momentum``. Weight decay is the exception: p, q and
-            the growth never decay, since that would pull them to fixed values whatever the data says. (``ASGD`` has a
-            decay of its own, ``lambd``, that reaches all groups: set it to 0 there.)
+            the growth never decay, since decay would pull them to fixed values regardless of the data. (``ASGD`` has a
+            second decay, ``lambd``, that reaches all groups: set it to 0.)
 
     Example:
         >>> import torch

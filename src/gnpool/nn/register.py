@@ -11,7 +11,7 @@ def register_with_pyg() -> None:
     r"""Lets PyTorch Geometric find :class:`GNPAggregation` by name, as ``"gnp"`` or ``"GNPAggregation"``.
 
     Wherever PyG takes ``aggr="mean"``, it then takes ``aggr="gnp"``, with the options of the layer in ``aggr_kwargs``;
-    the channels are always needed. Each layer of a model such as ``GIN`` gets an aggregation of its own. The call adds
+    the channels are always needed. Each layer of a model such as ``GIN`` then gets its own aggregation. The call adds
     a name to ``torch_geometric.nn.aggr`` and changes nothing else. Calling it again does nothing.
 
     Example:

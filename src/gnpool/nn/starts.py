@@ -12,9 +12,9 @@ def set_starts(model: torch.nn.Module, start: str) -> None:
 
     Args:
         model (torch.nn.Module): Any module with :class:`GNPAggregation` inside.
-        start (str): One name for all of them, or several with ``/`` between. The last name is for the last layer, which
-            is the readout where there is one. The names before it are for the layers in front of it, one each, and the
-            last of these names for all further ones. For the names see :class:`GNPAggregation`.
+        start (str): One name for all layers, or several names with ``/`` between. The last name is for the last layer,
+            which is the readout if there is one. The other names are for the layers before it, in order; if there are
+            more layers than names, the name before the last is repeated. :class:`GNPAggregation` lists the names.
 
     Example:
         >>> import torch

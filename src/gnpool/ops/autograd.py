@@ -21,7 +21,7 @@ from gnpool.ops.vmapped import only_vmap
 
 
 class PoolInputs(NamedTuple):
-    """The arguments of one pooling, all a derivative needs to know."""
+    """The arguments of one pooling, which are all that a derivative needs."""
 
     x: Tensor  # (N, D)
     weight: Tensor | None  # (E,)
@@ -69,14 +69,14 @@ class Pool(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.save_for_backward(*inputs[:N_TENSORS], *output)
         ctx.mark_non_differentiable(*output[1:])
-        ctx.set_materialize_grads(False)  # nobody fills zeros for what has no derivative
+        ctx.set_materialize_grads(False)  # make no zeros for outputs without derivative
         ctx.numbers = inputs[N_TENSORS:]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
-        if grad is None:  # y served other derivatives only
+        if grad is None:  # y was used only for other derivatives
             return (None,) * N_INPUTS
-        saved = ctx.saved_tensors  # each look at it unpacks them all
+        saved = ctx.saved_tensors  # read once, since every access unpacks all of them
         tensors, terms, more = saved[:N_TENSORS], saved[N_TENSORS : N_TENSORS + N_TERMS], saved[N_TENSORS + N_TERMS :]
         need_x, need_weight, need_p, need_q = ctx.needs_input_grad[:4]
         if torch.is_grad_enabled() or torch.compiler.is_compiling() or library.in_transform():
@@ -104,9 +104,9 @@ class Pool(torch.autograd.Function):
 
 
 class EagerPool(torch.autograd.Function):
-    """:class:`Pool` where no transform is active, for less: only y is an output, and torch binds no arguments.
+    """A cheaper :class:`Pool` for when no transform is active. Only y is an output, and torch binds no arguments.
 
-    What the forward kernel gives beside the four terms is kept for the backward kernel.
+    All further outputs of the forward kernel are kept for the backward kernel.
     """
 
     @staticmethod
@@ -121,7 +121,7 @@ class EagerPool(torch.autograd.Function):
 
 
 def pool_in_transform(*inputs: Any) -> Tensor:
-    """y of ``inputs``, in the order of :class:`PoolInputs`, where a transform of ``torch.func`` is active."""
+    """y of ``inputs``, in the order of :class:`PoolInputs`, while a transform of ``torch.func`` is active."""
     vmap = only_vmap()
     if vmap is not None:
         args, dims = zip(*map(vmap.unwrap, inputs), strict=True)
@@ -188,7 +188,7 @@ class PoolGradient(torch.autograd.Function):
         present = [grad, x, p, q] if weight is None else [grad, x, p, q, weight]
         outputs, pullback = torch.func.vjp(gradients, *present)[:2]
         by_grad, by_x, by_p, by_q, *by_weight = pullback(
-            tuple(  # what was not needed came out empty
+            tuple(  # gradients that were not needed are empty
                 cotangent if cotangent.shape == output.shape else torch.zeros_like(output)
                 for cotangent, output in zip(cotangents, outputs, strict=True)
             )
@@ -202,7 +202,8 @@ class PoolGradient(torch.autograd.Function):
         names = ("grad", *PoolInputs._fields, *reference.Terms._fields, "need_x", "need_weight")
         foldable = ("grad", "x", "p", "q", *reference.Terms._fields)
         need_x, need_weight = args[-2:]
-        if need_weight or not _only_batched(in_dims, foldable, names):  # a weight sums over its own replica only
+        # the gradient of a weight sums over one replica only
+        if need_weight or not _only_batched(in_dims, foldable, names):
             return library.one_by_one(PoolGradient.apply, info, in_dims, *args)
         folded = [
             _fold(arg, dim, size) if name in foldable else arg
@@ -219,7 +220,7 @@ def _only_batched(in_dims: Sequence[Any], allowed: Sequence[str], names: Sequenc
 
 
 def _fold(tensor: Tensor, dim: int | None, size: int) -> Tensor:
-    """(B, N, D) or, the same for all replicas, (N, D) -> (N, B * D); likewise (B, D) -> (B * D,)."""
+    """(B, N, D), or (N, D) that is the same for all replicas, -> (N, B * D); also (B, D) -> (B * D,)."""
     if dim is None:
         tensor = tensor.unsqueeze(-2).expand(*tensor.shape[:-1], size, tensor.size(-1))
     else:
@@ -233,7 +234,7 @@ def _unfold(tensor: Tensor, size: int) -> Tensor:
 
 
 def in_forward_mode() -> bool:
-    """Whether forward-mode derivatives are being taken, by ``torch.func.jvp`` or with dual tensors."""
+    """Whether forward-mode derivatives are active, by ``torch.func.jvp`` or with dual tensors."""
     if torch.autograd.forward_ad._current_level >= 0:
         return True
     if not library.in_transform():

@@ -1,4 +1,4 @@
-r"""The two forms of the pooling, as the number that every kernel gets.
+r"""The forms of the pooling, as a number that every kernel takes.
 
 The norm form is :math:`n^{-q} (\sum u^p)^{1/p}`. The growth form is :math:`n^{-q} M_p(u)` with the power mean
 :math:`M_p(u) = (\frac{1}{k} \sum u^p)^{1/p}` of the k rows that take part, and p = 0 is the geometric mean. Kernels

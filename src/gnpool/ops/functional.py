@@ -1,4 +1,4 @@
-r"""The public functions: arguments in every documented form, checked, and handed to the kernels."""
+r"""The public functions. They check their arguments, bring them to one form, and call the kernels."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def norm_pool(
         y_{s,d} = n_s^{\,g_d} \, M_{p_d}(u_{\cdot,d}), \qquad
         M_p(u) = \Big( \frac{1}{k} \sum_{i=1}^{k} u_i^{\,p} \Big)^{1/p}
 
-    where the power mean :math:`M_p` is of size 1 and the growth g alone says how the result grows with n:
-    :math:`g = 1/p - q`. p = 0 is allowed then and is the geometric mean; value and derivatives are smooth through it.
+    where the power mean :math:`M_p` does not grow with n, and the growth :math:`g = 1/p - q` alone says how the result
+    grows. In this form p = 0 is allowed and is the geometric mean; value and derivatives are smooth through it.
 
     ===============  ===========  ==========================================
     p, q             p, growth    pooling of non-negative rows
@@ -70,26 +70,25 @@ def norm_pool(
     ===============  ===========  ==========================================
 
     The two forms treat rows of 0 differently. The q form removes them for :math:`p < 0`. In the growth form ``zeros``
-    decides, whatever the sign of p. ``"keep"`` counts such a row as eps, so that the minimum of a segment with a 0 is
-    eps, and the plane has no hole. ``"remove"`` leaves out the rows with :math:`|x| \le \epsilon`: :math:`M_p`
-    averages the k rows that stay, while :math:`n^g` still counts all of them. Then the sum of a segment with zeros
-    is not the point (1, 1) any more.
+    decides for every p. ``"keep"`` counts such a row as eps, so that the minimum of a segment with a 0 is eps, and the
+    plane has no hole. ``"remove"`` leaves out the rows with :math:`|x| \le \epsilon`: :math:`M_p` averages the k rows
+    that stay, while :math:`n^g` still counts all rows. Then (1, 1) is no longer the sum of a segment with zeros.
 
-    Where the rows of a segment are a sample, ``sizes`` tells how many there are in truth. With k rows drawn from
-    :math:`n_s` the result is
+    If the rows of a segment are a sample, ``sizes`` gives the true number of rows. With k rows drawn from :math:`n_s`
+    the result is
 
     .. math::
         y_{s,d} = n_s^{-q_d} \Big( \frac{n_s}{k} \sum_{i \in s} u_{i,d}^{\,p_d} \Big)^{1/p_d}
         \qquad \text{or} \qquad n_s^{\,g_d} \, M_{p_d}(u_{\cdot,d})
 
-    where each row drawn stands for n / k rows. Sum and mean are right on average then. Every other pooling is biased as
-    long as rows are missing, and less so the more are drawn. Max and min (:math:`p = \pm\infty`) stay those of the rows
-    drawn: what was not drawn is not seen. Where nothing was left out nothing changes.
+    so that each drawn row counts as n / k rows. Sum and mean are then right on average. Every other pooling is biased
+    as long as rows are missing, and the bias falls as more rows are drawn. Max and min (:math:`p = \pm\infty`) are
+    those of the drawn rows. If all rows are drawn, ``sizes`` changes nothing.
 
     An empty segment gives 0. NaN gives NaN in its segment and channel only, an infinite entry gives the limit, and
-    nothing is clamped. Evaluation is centred on the extreme of each segment, so that no intermediate result
-    overflows; sums run in float64 or in blocks of float32 merged in a fixed order: the same input gives the same
-    bits on every run and for any number of threads.
+    nothing is clamped. Values are computed relative to the extreme of each segment, so that no intermediate result
+    overflows. Sums run in float64 or in blocks of float32 that are merged in a fixed order, so that the same input
+    gives the same bits on every run and for any number of threads.
 
     Gradients flow to x, p, q and growth, to second order. :math:`d|x|/dx = 0` at 0; removed rows and empty segments
     get 0; at :math:`p = \pm\infty` ties share the gradient evenly and :math:`dy/dp = 0`;
@@ -103,17 +102,17 @@ def norm_pool(
             are exact. Without ``growth`` a number must not be 0, and a 0 inside a tensor gives NaN in its channel.
         q (float or torch.Tensor, optional): The exponent of the size, in the same forms. (default: ``0.0``, unless
             ``growth`` is given)
-        growth (float or torch.Tensor, optional): The growth g, in place of q.
+        growth (float or torch.Tensor, optional): The growth g, which replaces q.
         ptr (torch.Tensor, optional): Boundaries of the segments when rows of one segment stand together; segment
             ``s`` is ``x[ptr[s]:ptr[s + 1]]``.
-        dim_size (int, optional): The number of segments. Without it ``index.max() + 1``, which on a GPU waits for
+        dim_size (int, optional): The number of segments. By default it is ``index.max() + 1``, which on a GPU waits for
             the device.
         eps (float, optional): The tolerance, at least 0. (default: ``1e-6``)
         zeros (str, optional): What the growth form does with rows of 0, ``"keep"`` or ``"remove"``.
             (default: ``"keep"``)
-        sizes (torch.Tensor, optional): The true number of rows of each segment, above 0, where only a sample of them is
-            in x. It may be less than the rows there are, as when they were drawn with replacement. A segment without
-            rows gives 0, whatever its size. It is a constant: no gradient flows to it. (default: the rows there are)
+        sizes (torch.Tensor, optional): The true number of rows of each segment, above 0, if x holds only a sample of
+            them. It may be less than the number of rows in x, for example if these were drawn with replacement. A
+            segment without rows gives 0, whatever its size. No gradient flows to sizes. (default: the number of rows)
 
     Shapes:
         - **input:** x :math:`(N, *, D)`, index :math:`(N)`, ptr :math:`(S + 1)`, sizes :math:`(S)`, p, q and growth
@@ -168,15 +167,15 @@ def norm_pool_neighbors(
 ) -> Tensor:
     r"""Norm-based pooling over the neighbours of each node.
 
-    Equal to ``norm_pool(edge_weight[:, None] * x[edge_index[0]], edge_index[1], ...)`` without ever holding the
-    messages of all edges: the memory needed beside input and output does not grow with E times D on backends with
-    kernels of their own. The tolerance is applied after the product with the weight.
+    It equals ``norm_pool(edge_weight[:, None] * x[edge_index[0]], edge_index[1], ...)`` but does not store the messages
+    of all edges: with the kernels, the memory beside input and output does not grow with E times D. The tolerance is
+    applied after the product with the weight.
 
     .. math::
         y_{i,d} = n_i^{-q_d} \Big( \sum_{(j, i) \in \mathcal{E}}
         \big(|w_{ji} x_{j,d}| + \epsilon\big)^{p_d} \Big)^{1/p_d}
 
-    where :math:`n_i` is the number of edges into node :math:`i`; a node without any gets 0. Limits, gradients and
+    where :math:`n_i` is the number of edges into node :math:`i`; a node without edges gets 0. Limits, gradients and
     numerics are those of :func:`norm_pool`, and so is the form with ``growth``; gradients flow to x, p, q, growth and
     edge_weight.
 
@@ -188,15 +187,15 @@ def norm_pool_neighbors(
             node i come from ``source[ptr[i]:ptr[i + 1]]``, and the kernels take it as it is.
         p (float or torch.Tensor): The exponent, as in :func:`norm_pool`.
         q (float or torch.Tensor, optional): The exponent of the size. (default: ``0.0``, unless ``growth`` is given)
-        growth (float or torch.Tensor, optional): The growth, in place of q.
+        growth (float or torch.Tensor, optional): The growth, which replaces q.
         edge_weight (torch.Tensor, optional): One factor per edge.
         dim_size (int, optional): The number of destination nodes. (default: the number of source nodes, or what ``ptr``
             says)
         eps (float, optional): The tolerance, at least 0. (default: ``1e-6``)
         zeros (str, optional): What the growth form does with rows of 0, as in :func:`norm_pool`.
             (default: ``"keep"``)
-        sizes (torch.Tensor, optional): The true number of edges into each node where ``edge_index`` holds a sample of
-            them, as in :func:`norm_pool`. (default: the edges there are)
+        sizes (torch.Tensor, optional): The true number of edges into each node if ``edge_index`` holds only a sample of
+            them, as in :func:`norm_pool`. (default: the number of edges)
 
     Shapes:
         - **input:** x :math:`(N, D)`, edge_index :math:`(2, E)`, edge_weight :math:`(E)`, sizes :math:`(M)`
@@ -241,7 +240,7 @@ def pool_segments(
     sizes: Tensor | None = None,
     relu: bool,
 ) -> Tensor:
-    """:func:`norm_pool` with, for ``relu=True``, relu(x) in place of |x|."""
+    """:func:`norm_pool`; ``relu=True`` takes relu(x) instead of |x|."""
     name = "norm_pool"
     _check_call(x, eps, name)
     if x.dim() < 2:
@@ -249,7 +248,7 @@ def pool_segments(
             f"{name}: 'x' must have shape (N, ..., D), got {tuple(x.shape)}; for a single channel use x[:, None]"
         )
     if index is not None and ptr is not None:
-        raise ValueError(f"{name}: give 'index' or 'ptr', not both")
+        raise ValueError(f"{name}: pass either 'index' or 'ptr', not both")
     rows = x.size(0)
     if dim_size is not None:
         _check_dim_size(dim_size, name)
@@ -302,7 +301,7 @@ def pool_neighbors(
     sizes: Tensor | None = None,
     relu: bool,
 ) -> Tensor:
-    """:func:`norm_pool_neighbors` with, for ``relu=True``, relu(w x) in place of |w x|."""
+    """:func:`norm_pool_neighbors`; ``relu=True`` takes relu(w x) instead of |w x|."""
     name = "norm_pool_neighbors"
     _check_call(x, eps, name)
     if x.dim() != 2:
@@ -334,7 +333,7 @@ def pool_neighbors(
             source, destination = destination, reference.destinations(source, edges)
         messages = x[source] if edge_weight is None else x[source] * edge_weight[:, None]
         return _pool_in_onnx(messages, destination, dim_size, p, q, eps, relu, form, sizes)
-    # p and q alone need no lists by source: so features that are given, the largest layer of a sample, go without.
+    # Only gradients in x and weight need the lists by source, so constant features, the largest layer, do without.
     transposed = _needs_gradient(x, edge_weight) or (not torch.compiler.is_compiling() and library.in_transform())
     if isinstance(edge_index, tuple):
         layout = _compressed_edges(edge_index, x.size(0), transposed, edge_weight is not None, name)
@@ -344,9 +343,9 @@ def pool_neighbors(
 
 
 def _edges(edge_index: Any, sources: int, destinations: int, transposed: bool, weighted: bool, name: str) -> Layout:
-    """The edges grouped by destination and, for the backward pass, by source; without weights nobody numbers them."""
+    """The edges grouped by destination and, for the backward pass, by source; they are numbered only for weights."""
     order = None
-    if hasattr(edge_index, "as_tensor"):  # a PyG EdgeIndex; without its size it would take the largest index for it
+    if hasattr(edge_index, "as_tensor"):  # a PyG EdgeIndex; if its size is unknown it takes the largest index
         if edge_index.is_sorted and not torch.compiler.is_compiling():
             if None not in edge_index.sparse_size():
                 return _cached_edges(edge_index, sources, destinations, transposed, name)
@@ -366,7 +365,7 @@ def _edges(edge_index: Any, sources: int, destinations: int, transposed: bool, w
 
 
 def _grouped(index: Tensor, size: int, ordered: bool, name: str) -> tuple[Tensor, Tensor | None]:
-    """``ptr`` of an index and the order of its entries. Where no number is looked at, ``ordered`` is believed."""
+    """``ptr`` of an index and the order of its entries. If the numbers are not checked, ``ordered`` is trusted."""
     if ordered and not checking(index):
         return torch.searchsorted(index, torch.arange(size + 1, device=index.device)), None
     return library.build_csr(index, size, name)
@@ -380,7 +379,7 @@ def _taken(values: Tensor, perm: Tensor | None) -> Tensor:
 def _compressed_edges(
     edge_index: tuple[Tensor, Tensor], sources: int, transposed: bool, weighted: bool, name: str
 ) -> Layout:
-    """The lists of a pair (ptr, source): they are there, but for the transposed ones, which are counted."""
+    """The lists of a pair (ptr, source). Only the transposed lists must be computed."""
     ptr, source = edge_index
     ptr = library.checked_ptr(ptr, source.size(0), f"{name}: 'edge_index[0]'")
     source = source.long()
@@ -434,7 +433,7 @@ def _fill_transposed(edge_index: Any, name: str) -> None:
 
 
 def _fit(ptr: Tensor, size: int, name: str) -> Tensor:
-    """``ptr`` for exactly ``size`` nodes: an EdgeIndex may know fewer, or more that have no edge."""
+    """``ptr`` for exactly ``size`` nodes. An EdgeIndex may have fewer nodes, or more nodes without edges."""
     known = ptr.size(0) - 1
     if known < size:
         return torch.cat([ptr, ptr[-1:].expand(size - known)])
@@ -476,7 +475,7 @@ def _pool(
 
 
 def _to_onnx() -> bool:
-    """Whether this is traced for ONNX, which has no operator of ours: then the reference is written out."""
+    """Whether this is traced for ONNX. It lacks our operator, so the operations of the reference are exported."""
     return torch.compiler.is_compiling() and torch.onnx.is_in_onnx_export()
 
 
@@ -491,7 +490,7 @@ def _pool_in_onnx(
     form: int,
     sizes: Tensor | None,
 ) -> Tensor:
-    """The entries z (E, D) pooled by the reference, without lists: ONNX can neither sort stably nor search."""
+    """Pool the entries z (E, D) by the reference, without lists, since ONNX can neither sort stably nor search."""
     index = index.long()
     y = reference.pool_terms(z.to(p.dtype), index, size, p, q, rounded(eps, z.dtype), relu, form).y
     if sizes is not None:
@@ -501,10 +500,10 @@ def _pool_in_onnx(
 
 
 def _of_true_sizes(y: Tensor, sizes: Tensor, counts: Tensor, p: Tensor, q: Tensor, form: int) -> Tensor:
-    """y (S, D) of segments with so many entries, of which ``sizes`` (S,) stand for all.
+    """Correct y (S, D) of sampled segments to their true ``sizes`` (S,).
 
-    Both forms are that of the entries drawn times a power of size / count. The power is taken in two steps, so that a
-    y of 0 stays 0 where it overflows.
+    Both forms are the result of the drawn entries times a power of size / count. The power is taken in two steps, so
+    that a y of 0 stays 0 if the power overflows.
     """
     log_share = torch.where(counts > 0, sizes.detach().to(p.dtype) / counts.clamp(min=1), 1.0).log()
     exponent = 1.0 / p - q if form == NORM else -q
@@ -563,17 +562,19 @@ def _exponents(
         raise ValueError(f"{name}: 'zeros' must be one of {tuple(ZEROS)}, got {zeros!r}")
     if growth is None:
         if not isinstance(p, Tensor) and p == 0:
-            raise ValueError(f"{name}: 'p' must not be 0 with 'q': the norm has no value there; give 'growth' instead")
+            raise ValueError(
+                f"{name}: 'p' must not be 0 with 'q', since the norm has no value there; pass 'growth' instead of 'q'"
+            )
         q = _exponent(0.0 if q is None else q, "q", channels, repeats, x, name)
         return _exponent(p, "p", channels, repeats, x, name), q, NORM
     if q is not None:
-        raise ValueError(f"{name}: give 'q' or 'growth', not both; growth = 1/p - q")
+        raise ValueError(f"{name}: pass either 'q' or 'growth', not both; growth = 1/p - q")
     growth = _exponent(growth, "growth", channels, repeats, x, name)
     return _exponent(p, "p", channels, repeats, x, name), -growth, ZEROS[zeros]
 
 
 def _exponent(value: float | Tensor, argument: str, channels: int, repeats: int, x: Tensor, name: str) -> Tensor:
-    """``value`` in one of its forms -> (repeats * D,) in the dtype exponents are held in."""
+    """``value`` in any of its forms -> (repeats * D,) in the dtype of exponents."""
     dtype = wide_dtype(x.device)
     if not isinstance(value, Tensor):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -607,7 +608,7 @@ def _check_sizes(sizes: Any, segments: int, x: Tensor, name: str) -> None:
 
 
 def _check_dim_size(dim_size: int, name: str) -> None:
-    if torch.compiler.is_compiling():  # it may be read from the index, and then nobody knows it yet
+    if torch.compiler.is_compiling():  # it may depend on the index and be unknown during tracing
         torch._check(dim_size >= 0)
     elif dim_size < 0:
         raise ValueError(f"{name}: 'dim_size' must be at least 0, got {dim_size}")

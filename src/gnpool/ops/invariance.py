@@ -1,4 +1,4 @@
-"""What must not change the result of a pooling, as functions that return the largest relative change they saw.
+"""Tests of invariance: functions that return the largest relative change of a pooling's result.
 
 ``pool(x, index, dim_size)`` is any pooling of the rows of ``x`` by segment: ours, PyG's or your own.
 

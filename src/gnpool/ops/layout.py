@@ -1,4 +1,4 @@
-"""Which row of ``x`` goes to which segment, as compressed lists: the one form all kernels understand."""
+"""The assignment of rows of ``x`` to segments, as compressed lists, which is the form that all kernels take."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 class Layout(NamedTuple):
     """S segments of E entries; entry e, at ``ptr[s] <= e < ptr[s + 1]``, is row ``col[e]`` of x in segment s.
 
-    The transposed lists say the same from the side of the rows. They are there when a row can be used more than once
-    (neighbours); without them (segments) every row is used exactly once.
+    The transposed lists hold the same assignment by rows. They exist if a row can be used more than once (neighbours);
+    without them (segments) every row is used exactly once.
     """
 
     ptr: Tensor  # (S + 1,)
@@ -25,12 +25,12 @@ class Layout(NamedTuple):
 
 
 def checking(tensor: Tensor) -> bool:
-    """Whether to look at the numbers: always on the CPU; elsewhere, where that waits for the device, if asked to."""
+    """Whether to check the numbers: always on the CPU; elsewhere only on request, since it waits for the device."""
     return tensor.device.type == "cpu" or os.environ.get("GNPOOL_CHECK") == "1"
 
 
 def check_range(index: Tensor, size: int) -> None:
-    """Raise an IndexError that tells the first value of ``index`` outside [0, size) and its position."""
+    """Raise an IndexError with the first value of ``index`` outside [0, size) and its position."""
     if index.numel() == 0 or not checking(index):
         return
     low, high = torch.aminmax(index)

@@ -1,8 +1,8 @@
 """The kernels as ``torch.library`` operators, so that ``torch.compile`` and ``torch.export`` see them whole.
 
-They compute and nothing else: derivatives and vmap are in :mod:`gnpool.ops.autograd`, arguments are checked in
-:mod:`gnpool.ops.functional`. The numbers in an index are checked here, when the operator runs. Where nobody watches,
-the functions call the kernels directly: the dispatcher costs as much as a small pooling.
+They only compute: derivatives and vmap are in :mod:`gnpool.ops.autograd`, and arguments are checked in
+:mod:`gnpool.ops.functional`. The numbers in an index are checked here, when the operator runs. If no tracer or
+transform is active, the functions call the kernels directly, since the dispatcher costs as much as a small pooling.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def transpose(
 
 
 def checked_ptr(ptr: Tensor, entries: int, name: str) -> Tensor:
-    """``ptr`` as int64, if it is one for so many entries."""
+    """``ptr`` as int64, after checking that it covers all ``entries``."""
     if _watched(ptr):
         checked: Tensor = _OPS.checked_ptr.default(ptr, entries, name)
         return checked
@@ -73,7 +73,7 @@ def checked_ptr(ptr: Tensor, entries: int, name: str) -> Tensor:
 
 
 def checked_index(index: Tensor, size: int, name: str) -> Tensor:
-    """``index`` as int64, if it lies in [0, size)."""
+    """``index`` as int64, after checking that it lies in [0, size)."""
     if _watched(index):
         checked: Tensor = _OPS.checked_index.default(index, size, name)
         return checked
@@ -82,7 +82,7 @@ def checked_index(index: Tensor, size: int, name: str) -> Tensor:
 
 
 def checked_sizes(sizes: Tensor, ptr: Tensor, name: str) -> Tensor:
-    """``sizes``, if each is a size where its segment has entries."""
+    """``sizes``, after checking those of segments that have entries."""
     if _watched(sizes) or _watched(ptr):
         checked: Tensor = _OPS.checked_sizes.default(sizes.detach(), ptr, name)
         return checked
@@ -97,13 +97,13 @@ def pool(x: Tensor, *rest: Any) -> Tensor:
 
 
 def pool_fwd(x: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    """The pooled value and the terms of its derivative, four in all; what follows them saves :func:`pool_bwd` work."""
+    """The pooled value and three terms of its derivative; any further tensors save :func:`pool_bwd` work."""
     result: tuple[Tensor, ...] = (_OPS.pool_fwd.default if _watched(x) else _pool_fwd)(x, *rest)
     return result
 
 
 def pool_bwd(grad: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    """The gradients, from the terms that :func:`pool_fwd` left; what followed them comes last, and may be left out."""
+    """The gradients, from the terms of :func:`pool_fwd`; its further tensors come last and may be left out."""
     if _watched(grad):
         result: tuple[Tensor, ...] = _OPS.pool_bwd.default(grad, *rest[: _N_BWD - 1])
         return result
@@ -116,7 +116,7 @@ def in_transform() -> bool:
 
 
 def _watched(tensor: Tensor) -> bool:
-    """Whether a tracer, a mode, a transform or a tensor of another kind must see the operator itself."""
+    """Whether a tracer, a mode, a transform or a tensor subclass must see the operator itself."""
     return (
         torch.compiler.is_compiling()
         or type(tensor) not in (Tensor, torch.nn.Parameter)
@@ -262,7 +262,7 @@ def _pool_bwd_fake(grad: Tensor, x: Tensor, weight: Tensor | None, *rest: Any) -
 
 
 def one_by_one(op: Callable[..., Any], info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
-    """The vmap rule of last resort: replicas that differ in their lists or weights share no pass, one call each."""
+    """The last vmap rule: replicas that differ in their lists or weights are computed one by one."""
     calls = [
         op(*(arg if dim is None else arg.select(dim, b) for arg, dim in zip(args, in_dims, strict=True)))
         for b in range(info.batch_size)

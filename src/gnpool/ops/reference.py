@@ -21,7 +21,7 @@ from gnpool.ops.layout import check_range
 
 
 class Terms(NamedTuple):
-    """What one pass over the entries leaves for each segment and channel, all (S, D)."""
+    """The results of one pass over the entries for each segment and channel, all (S, D)."""
 
     y: Tensor  # the pooled value
     extreme: Tensor  # largest (p > 0) or smallest (p < 0) u of the segment, 0 where nothing is pooled
@@ -30,7 +30,7 @@ class Terms(NamedTuple):
 
 
 class _Ratios(NamedTuple):
-    """Every entry beside the extreme of its segment, all (E, D)."""
+    """Every entry relative to the extreme of its segment, all (E, D)."""
 
     kept: Tensor  # does the entry take part?
     positive: Tensor  # is the ratio above 0? (true for NaN, so that it passes through)
@@ -80,7 +80,7 @@ def pool_terms(z: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor, eps: f
     power = torch.where(ratios.kept, power, 0.0)
     total = torch.where(alive, segment_sum(power, index, size), 1.0)  # at least 1: the extreme itself
 
-    # The extreme is a mere unit of measure, without a derivative, except where it is the result.
+    # The extreme is only a unit of measure and needs no derivative, except where it is the result.
     tied = torch.where(ratios.kept & (ratios.tie == 1), _magnitudes(z, p, eps, relu, form)[0], 0.0)
     ties = segment_sum(tied, index, size) / total
     unit = torch.where(infinite & extreme.isfinite(), extreme + (ties - ties.detach()), extreme)
@@ -100,7 +100,8 @@ def pool_terms(z: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor, eps: f
         members = torch.where(infinite, total, segment_sum(ratios.kept.to(z.dtype), index, size).clamp(min=1.0))
         y = torch.where(unit.isinf(), unit, unit * log_size.exp())
         scale = (log_size - finite_p * level).exp() / members
-        scale = torch.where((extreme == 0) & (p <= 0), 0.0, scale)  # a zero decides: the others have no slope
+        # a zero decides the result, so the other entries have no slope
+        scale = torch.where((extreme == 0) & (p <= 0), 0.0, scale)
         slope = torch.where(spread == 0, 0.0, y * spread)
         undefined = total.isnan() | (p.isnan() & (count > 0))
     nothing = ~alive | (extreme == 0)
@@ -158,8 +159,8 @@ def pool_gradients(
 ) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
     r"""Gradients in z (E, D), p (D,) and q (D,) of ``(grad * y).sum()``, from the terms of the forward pass.
 
-    That in z comes as two factors of equal range: one of them times a small z or weight is finite where their product
-    is not.
+    The gradient in z comes as two factors of equal range: one of them times a small z or weight is finite even if their
+    product is not.
     """
     ratios = _ratios(z, terms.extreme.detach()[index], p, eps, relu, form)
     infinite = p.isinf()
@@ -196,7 +197,7 @@ def _magnitudes(z: Tensor, p: Tensor, eps: float, relu: bool, form: int) -> tupl
 def _extremes(
     z: Tensor, index: Tensor, size: int, p: Tensor, eps: float, relu: bool, form: int
 ) -> tuple[Tensor, Tensor]:
-    """The u of each segment that the others are measured by, and whether the segment pools anything, (S, D)."""
+    """The extreme u of each segment, and whether the segment pools anything, (S, D)."""
     u, kept = _magnitudes(z, p, eps, relu, form)
     towards = _side(p).to(z.dtype)
     key = torch.where(kept, u * towards, -torch.inf)
@@ -291,10 +292,10 @@ def first_derivatives(
 def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
     """Group ``index`` (E,) by value: ``ptr`` (size + 1,) and the stable order ``perm`` (E,) of the entries.
 
-    A backend that sees at no cost that the entries are in order already may give None in place of that order.
+    A backend that notices at no cost that the entries are already in order may return None for the order.
 
     Raises:
-        IndexError: with the first value outside [0, size) and its position, see :func:`gnpool.ops.layout.check_range`.
+        IndexError: It names the first value outside [0, size), see :func:`gnpool.ops.layout.check_range`.
     """
     check_range(index, size)
     ordered, perm = torch.sort(index.long(), stable=True)
@@ -306,8 +307,8 @@ def transpose(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Group edges by ``source`` (E,): t_ptr (size + 1,), and destination and number of each edge in a stable order.
 
-    Without ``destination`` (E,) the edges are grouped by it already, at ``ptr``. Without ``weighted`` nobody asks for
-    the numbers of the edges, and a backend may give None for them.
+    Without ``destination`` (E,) the edges are already grouped by it, at ``ptr``. Without ``weighted`` the numbers of
+    the edges are not needed, and a backend may return None for them.
 
     Raises:
         IndexError: as :func:`build_csr`.
@@ -318,7 +319,7 @@ def transpose(
 
 
 def destinations(ptr: Tensor, edges: int) -> Tensor:
-    """The destination of each edge where they are grouped by it, (E,)."""
+    """The destination of each edge, (E,), of edges that are grouped by it."""
     return torch.repeat_interleave(torch.arange(ptr.numel() - 1, device=ptr.device), ptr.diff(), output_size=edges)
 
 
@@ -365,7 +366,7 @@ def pool_bwd(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients in x and weight (in their dtypes, empty when not needed), p and q.
 
-    The transposed lists and the saved terms are for the kernels: rounded terms would part an entry from its extreme.
+    Only kernels use the transposed lists and the saved terms; with rounded terms an entry could miss its extreme.
     """
     grad_x, grad_weight, grad_p, grad_q = first_derivatives(grad, x, weight, p, q, ptr, col, eid, eps, relu, form)
     grad_x = grad_x.to(x.dtype) if need_x else x.new_empty(0)

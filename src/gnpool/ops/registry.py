@@ -1,4 +1,4 @@
-"""Which kernels run: one record per backend, one environment variable to force one.
+"""Chooses the kernels. There is one record per backend, and an environment variable to force one.
 
 A backend is a module with four functions, ``build_csr``, ``transpose``, ``pool_fwd`` and ``pool_bwd``, whose signatures
 and meaning are those of :mod:`gnpool.ops.reference`. It is imported when it is first used, never by ``import gnpool``.
@@ -20,7 +20,7 @@ _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # Triton's own switch:
 
 @dataclass(frozen=True)
 class Backend:
-    """A set of kernels: where it lives, which devices it serves and what it needs."""
+    """A set of kernels: its module, the devices that it serves, and the package that it needs."""
 
     name: str
     module: str
@@ -28,7 +28,7 @@ class Backend:
     requires: str | None = None  # the distribution that must be importable
 
     def problem(self, device: str) -> str | None:
-        """Why this backend cannot serve ``device``, in words that say what to do; None when it can."""
+        """Why this backend cannot serve ``device``, and what to do; None if it can."""
         if self.devices and device not in self.devices:
             return f"they serve {' and '.join(self.devices)} tensors, not {device}"
         if self.requires is None:

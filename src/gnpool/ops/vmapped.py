@@ -1,8 +1,8 @@
-"""The short way through ``torch.vmap``.
+"""A shortcut through ``torch.vmap``.
 
-torch takes a custom function through its transforms by way of several trees of arguments and signatures, which costs
-more than a small kernel. Where one vmap and nothing else is active, as in training many models, :class:`OnlyVmap` does
-the same in three calls: unwrap the tensors, compute below the transform, wrap the result.
+To take a custom function through its transforms, torch builds several trees of arguments and signatures, which costs
+more than a small kernel. If a single vmap is active, as in training many models, :class:`OnlyVmap` does the same in
+three calls: it unwraps the tensors, computes below the transform, and wraps the result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
 
 
 class OnlyVmap(NamedTuple):
-    """The one transform that is active: a vmap over ``size`` replicas."""
+    """The only active transform, a vmap over ``size`` replicas."""
 
     level: int
     size: int
@@ -38,7 +38,7 @@ class OnlyVmap(NamedTuple):
 
 
 def only_vmap() -> OnlyVmap | None:
-    """The active vmap, or None where none or more than that is active."""
+    """The active vmap, or None if there is no transform or another one."""
     stack = torch._C._functorch.get_interpreter_stack()
     if stack is None or len(stack) != 1 or stack[0].key() != TransformType.Vmap:
         return None

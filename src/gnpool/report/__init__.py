@@ -1,4 +1,4 @@
-"""Tables, figures and the page, from stored results alone."""
+"""Tables, figures and the page. They are made from stored results only."""
 
 from gnpool.report.answer import PageAnswer, answer
 from gnpool.report.grids import TextGrid, grids, number, pair_lines, run_so_far, verdict_counts

@@ -1,4 +1,4 @@
-"""The answer on top of a page: what the tables say in a sentence."""
+"""The answer at the top of a page: the tables in one sentence."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ Result = Mapping[str, Any]  # a table of results.json
 
 @dataclass(frozen=True)
 class PageAnswer:
-    """A sentence, the part of it that carries the weight, and what else has to be said.
+    """A sentence with an emphasised part, and further sentences.
 
     Args:
         before, weight, after (str): The sentence in three parts.
         more (tuple): Further sentences.
         counts (Mapping): Verdicts of the published cells, by kind of model; empty if there are none.
+
+    Example:
+        >>> from gnpool.report import Answer
+        >>> str(Answer("GNP matches or beats the paper in ", "9 of 10", " published cells"))
+        'GNP matches or beats the paper in 9 of 10 published cells'
     """
 
     before: str
@@ -34,14 +39,22 @@ class PageAnswer:
 
 
 def answer(tables: Sequence[Result]) -> PageAnswer:
-    """How the tables compare with the paper, or, where nothing is published, how GNP compares with the others."""
+    """Compare the tables with the paper, or, if nothing is published, GNP with the other models.
+
+    Example:
+        >>> from gnpool.report import answer
+        >>> cell = {"column": "harmonic", "ours": None, "paper": {"mean": 1.1, "std": 0.8}}
+        >>> cells = [{**cell, "row": "GNP", "verdict": "matched"}, {**cell, "row": "sum/max", "verdict": "matched"}]
+        >>> print(answer([{"table": "t", "cells": cells, "meta": {"notes": ""}}]))
+        GNP matches or beats the paper in all 1 published cells
+    """
     cells = list(distinct(tables))
     kinds = by_kind(cells)
     gnp, others = kinds[GNP], kinds["baselines"]
     more = tuple(dict.fromkeys(f"Reduced. {table['meta']['notes']}." for table in tables if _notes(table)))
     lacking = [str(table["table"]) for table in tables if run_so_far(table)]
     if lacking:
-        more += (f"Not all runs are done of {', '.join(lacking)}; each says how many.",)
+        more += (f"Some runs are missing of {', '.join(lacking)}; each table says how many.",)
     if gnp.total + others.total == 0:
         return _best(tables, more)
     lines = []
@@ -62,7 +75,7 @@ def answer(tables: Sequence[Result]) -> PageAnswer:
 
 
 def distinct(tables: Sequence[Result]) -> Iterator[Mapping[str, Any]]:
-    """Every published cell once: some tables repeat cells of others."""
+    """Every published cell once, since some tables repeat cells of others."""
     seen: dict[tuple[str, ...], Mapping[str, Any]] = {}
     for table in tables:
         for cell in table["cells"]:
@@ -78,7 +91,7 @@ def _notes(table: Result) -> str:
 
 
 def _best(tables: Sequence[Result], more: tuple[str, ...]) -> PageAnswer:
-    """In how many columns GNP has the lowest error."""
+    """Count the columns in which GNP has the lowest error."""
     first = total = 0
     for table in tables:
         columns: dict[str, list[tuple[float, bool]]] = {}

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DPI = 110
-FLOOR = 0.01  # percent: what is below is drawn here, since 0 has no place on a logarithmic axis
-PUBLISHED = (50, 100)  # nodes: what the paper shows
-LARGE = "sparse graphs"  # of rows such as "GNP, tree": the same model on other graphs, a point each
-BRANCHES = (  # the end of the names of its curves, what it is called, and how it is drawn
+FLOOR = 0.01  # percent; smaller values are drawn here, since a logarithmic axis has no 0
+PUBLISHED = (50, 100)  # nodes; the range that the paper shows
+LARGE = "sparse graphs"  # rows such as "GNP, tree", the same model on other graphs, are single points
+BRANCHES = (  # suffix of the curves' names, label, colour and line style
     ("", "one branch, p of any sign", COLORS[2], "-"),
     ("_pos", "positive branch", COLORS[0], "-"),
     ("_neg", "negative branch, p without its sign", COLORS[1], "--"),
@@ -26,7 +26,7 @@ Result = Mapping[str, Any]  # a table of results.json
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, or an error that says how to get matplotlib."""
+    """An empty figure, or an error that says how to install matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -35,7 +35,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def size_figure(table: Result) -> Figure:
-    """The error against the number of nodes: a panel for each task, a line for each model, mean and deviation."""
+    """The error against the number of nodes, with a panel for each task, and mean and deviation for each model."""
     lines: dict[str, dict[str, list[tuple[int, float, float]]]] = {}  # task -> model -> points
     for cell in table["cells"]:
         task, model = cell["row"].split("/", 1)
@@ -87,7 +87,7 @@ def _plain(model: str) -> str:
 
 
 def exponent_figure(table: Result) -> Figure:
-    """p, and q or the growth, over training: a column for each pooling, mean and range over seeds."""
+    """p, and q or the growth, over training, with a column for each pooling, and mean and range over seeds."""
     cells = [cell for cell in table["cells"] if cell.get("curves")]
     names = {name for cell in cells for name in cell["curves"]}
     sizes = [kind for kind in ("q", "growth") if any(name.partition("_")[0] == kind for name in names)] or ["q"]

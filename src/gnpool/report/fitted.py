@@ -1,4 +1,4 @@
-"""What ``gnpool fit`` found, in the shapes of a page: an answer, tables, facts. What is missing is left out."""
+"""Turns the result of ``gnpool fit`` into the parts of a page: answer, tables and facts. Missing parts are skipped."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ HIDDEN = (
     "schema",
 )  # shown elsewhere or not
 ELSEWHERE = tuple(("meta", name) for name in ("device", "python", "seconds", "versions"))  # facts of every study
-Fit = Mapping[str, Any]  # what fit.json holds
+Fit = Mapping[str, Any]  # the content of fit.json
 
 
 def fit_answer(fit: Fit) -> PageAnswer:
-    """The answer of a fit: its first sentence on top, the others below it, then the notes."""
+    """The answer of a fit: its first sentence at the top, then the others, then the notes."""
     found = fit.get("answer")
     words = str((found.get("text") if isinstance(found, Mapping) else found) or "A fit, without an answer")
     first, *rest = re.split(r"(?<=\.)\s+(?=[A-Z])", words.strip())
@@ -66,7 +66,7 @@ def _models(fit: Fit) -> list[Mapping[str, Any]]:
 
 
 def _sizes(fit: Fit) -> dict[str, Any]:
-    """What sizes count, the largest in training, and how errors are drawn: shares of wrong answers are often 0."""
+    """The unit of sizes, the largest in training, and how errors are drawn: shares of wrong answers are often 0."""
     found: dict[str, Any] = {"sizes_of": _thing(fit)}
     if _get(fit, "problem", "task") == "classification":
         found["scale"] = "linear"
@@ -77,7 +77,7 @@ def _sizes(fit: Fit) -> dict[str, Any]:
 
 
 def _thing(fit: Fit) -> str:
-    """What sizes count: nodes of graphs, or neighbours of nodes."""
+    """The unit of sizes: nodes of graphs, or neighbours of nodes."""
     return "neighbours" if _get(fit, "split", "of") == "nodes" else "nodes"
 
 
@@ -142,7 +142,7 @@ def _share(value: Any) -> str:
 
 
 def fit_facts(fit: Fit) -> dict[str, str]:
-    """What a fit tells about itself: every plain value, by where it stands."""
+    """Every plain value of a fit, by its path."""
     found = {}
     for group, value in fit.items():
         if group not in HIDDEN:
@@ -161,7 +161,7 @@ def fit_pooling(fit: Fit) -> str | None:
 
 
 def fit_trainings(fit: Fit) -> list[Training]:
-    """The trainings of a fit whose curves it kept: the loss of each competitor, and the way of p and q of GNP."""
+    """The trainings of a fit with stored curves: the loss of each competitor, and p and q of GNP."""
     words = [_get(fit, "problem", name) for name in ("task", "level")]
     task = f"{words[0]} of {words[1]}s" if all(words) else "training"
     device = str(fit_machine(fit).get("device") or "")
@@ -209,7 +209,7 @@ def _validation_loss(run: Mapping[str, Any]) -> float:
 
 
 def fit_machine(fit: Fit) -> Mapping[str, Any]:
-    """Where a fit ran, as far as it tells."""
+    """The machine of a fit, as far as it is known."""
     meta = fit.get("meta")
     return meta if isinstance(meta, Mapping) else {}
 
@@ -245,7 +245,7 @@ def _by_part(fit: Fit, models: Sequence[Mapping[str, Any]]) -> list[dict[str, An
 
 
 def _name(model: Mapping[str, Any], learned: bool = True) -> str:
-    """The label of a model, its poolings where the label does not tell them, and what became of it."""
+    """The label of a model, its poolings if the label does not name them, and its outcome."""
     label = str(model.get("label"))
     poolings = "/".join(map(str, _list(model.get("poolings"))))
     shown = label if not poolings or poolings == label else f"{label} ({poolings})"
@@ -259,7 +259,7 @@ def _name(model: Mapping[str, Any], learned: bool = True) -> str:
 
 
 def _percent(error: Any) -> dict[str, Any] | None:
-    """A part of 1, as a cell holds it."""
+    """A share in the form of a cell."""
     if not isinstance(error, (int, float)) or not math.isfinite(error):
         return None
     return {"mean": 100 * error, "std": None, "runs": [100 * error], "failed": 0}

@@ -1,4 +1,4 @@
-"""Tables of ``results.json`` as text: ours, the paper's, and whether they agree."""
+"""Tables of ``results.json`` as text, with our numbers, the paper's, and the verdicts."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from typing import Any
 
 from gnpool.display.models import MODEL_COLUMN
 
-WIDTH = 120  # characters; where a grid is wider, deviations are left out, and then it is cut: results.json has them
+WIDTH = 120  # characters; a wider grid is shown without deviations (results.json has them), and then split
 Result = Mapping[str, Any]  # a table of results.json, or a cell
 Place = tuple[str, str, Result]  # row, column and cell of a grid
 
 
 @dataclass(frozen=True)
 class TextGrid:
-    """Text in rows and columns. The second column says what a line holds: ours, the paper's or the verdict.
+    """Text in rows and columns. The second column labels the lines: ours, the paper's or the verdict.
 
     Args:
         title (str): What is shown.
         head (tuple): Names of the columns.
         rows (tuple): Rows, each a tuple of cells; a cell may have several lines.
+
+    Example:
+        >>> from gnpool.report import TextGrid
+        >>> grid = TextGrid("Error", ("model", "", "harmonic"), (("GNP", "ours", "1.31"), ("", "paper", "1.10")))
+        >>> [row[2] for row in grid.rows]
+        ['1.31', '1.10']
     """
 
     title: str
@@ -54,7 +60,7 @@ def grids(table: Result) -> list[TextGrid]:
 
 
 def parts(cells: Sequence[Result]) -> list[list[Place]]:
-    """Cells as one grid or several: columns with the same rows belong together."""
+    """Cells as one or several grids; columns with the same rows share a grid."""
     columns: dict[str, list[Result]] = {}
     for cell in cells:
         columns.setdefault(cell["column"], []).append(cell)
@@ -86,7 +92,15 @@ def number(value: float, digits: int) -> str:
 
 
 def verdict_counts(table: Result) -> str:
-    """How the cells compare with the paper's, in one line; empty if the paper has none of them."""
+    """The verdicts of the cells in one line; empty if the paper has none of them.
+
+    Example:
+        >>> from gnpool.report import verdict_counts
+        >>> paper = {"mean": 1.0, "std": 0.1}
+        >>> cells = [{"paper": paper, "verdict": "matched"}, {"paper": paper, "verdict": "better"}, {"paper": None}]
+        >>> verdict_counts({"cells": cells})
+        '2 published cells: 1 matched, 1 better'
+    """
     compared = [cell for cell in table["cells"] if cell["paper"] is not None]
     counts = Counter(cell["verdict"] for cell in compared)
     named = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common() if verdict)
@@ -94,13 +108,19 @@ def verdict_counts(table: Result) -> str:
 
 
 def run_so_far(table: Result) -> str:
-    """How many of the runs behind its numbers a table has, as a sentence; empty if it lacks none."""
+    """A sentence about how many runs of a table are done; empty if all are done.
+
+    Example:
+        >>> from gnpool.report import run_so_far
+        >>> run_so_far({"cells": [{"part": "GNP 3 of 10 seeds"}, {"part": None}]}), run_so_far({"cells": [{}]})
+        ('Run so far: GNP 3 of 10 seeds.', '')
+    """
     found = sorted({str(cell["part"]) for cell in table["cells"] if cell.get("part")})
     return f"Run so far: {'; '.join(found)}." if found else ""
 
 
 def _fitting(places: Sequence[Place]) -> list[TextGrid]:
-    """Places as grids that are not too wide."""
+    """Split places into grids that are not too wide."""
     for wide in (True, False):
         grid = _grid(places, wide)
         if _width(grid) <= WIDTH:
@@ -154,7 +174,7 @@ def _value(value: Result, digits: int, wide: bool) -> str:
 
 
 def _exponents(title: str, cells: Sequence[Result]) -> TextGrid:
-    """The last values of p and q, mean and range over runs, in place of errors."""
+    """The last values of p and q instead of errors, as mean and range over runs."""
     names = list(dict.fromkeys(name for cell in cells for name in cell.get("curves") or {}))
     rows = []
     for cell in cells:
@@ -173,7 +193,20 @@ def _last(curve: Sequence[Sequence[float | None]]) -> str:
 
 
 def pair_lines(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Paired differences in words, in points."""
+    """Paired differences in words, in points.
+
+    Example:
+        >>> from gnpool.report import pair_lines
+        >>> pair = {
+        ...     "column": "PROTEINS",
+        ...     "first": "sum",
+        ...     "second": "GNP",
+        ...     "difference": 0.021,
+        ...     "interval": (0.001, 0.04),
+        ... }
+        >>> print(*pair_lines([{**pair, "pairs": 10}]))
+        PROTEINS: GNP minus sum: +2.1 points, 95% interval +0.1 to +4.0 (10 paired runs)
+    """
     lines = []
     for pair in pairs:
         if pair["difference"] is None:

@@ -15,15 +15,15 @@ LEAST = 3  # values that an interval needs
 def bootstrap(
     values: Sequence[float | None], *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED
 ) -> tuple[float, float] | None:
-    """The percentile bootstrap interval of the mean, the same on every machine; None for fewer than three values.
+    """The percentile bootstrap interval of the mean. It is the same on every machine; None for fewer than three values.
 
-    Resampling two values gives little more than the two values.
+    Resampling only two values tells little more than the values themselves.
 
     Args:
-        values (Sequence): A value a run; None, a run that failed, is left out.
+        values (Sequence): One value for each run; None, for a failed run, is left out.
         level (float, optional): Share of the resampled means inside. (default: ``0.95``)
-        resamples (int, optional): How often to draw as many runs as there are. (default: ``10_000``)
-        seed (int, optional): Of the draws. (default: ``0``)
+        resamples (int, optional): Number of bootstrap samples. (default: ``10_000``)
+        seed (int, optional): Seed of the samples. (default: ``0``)
 
     Example:
         >>> from gnpool.report import bootstrap

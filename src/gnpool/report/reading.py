@@ -1,4 +1,4 @@
-"""Read a folder for a page: results, the answer of a fit, and the raw units of a store."""
+"""Reads a folder for a page: results, the answer of a fit, and the raw units of a store."""
 
 from __future__ import annotations
 
@@ -23,10 +23,21 @@ FIT = "fit.json"
 
 
 def read_study(folder: str | Path) -> StoredStudy:
-    """Read what ``gnpool reproduce`` or ``gnpool fit`` left in a folder.
+    """Read a folder that ``gnpool reproduce`` or ``gnpool fit`` has written.
 
     Args:
         folder (str or Path): The folder.
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.report import read_study
+        >>> from gnpool.store import Store
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for seed in range(3):
+        ...         _ = Store(folder).put({"table": "mine", "seed": seed}, scores=[1.0])
+        ...     study = read_study(folder)
+        >>> study.units
+        {'mine': 3}
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -118,7 +129,7 @@ def _training(record: Record) -> Training | None:
 
 
 def _setting(chosen: Any) -> Mapping[str, Any]:
-    """The setting that the validation loss chose, if that is what the scores tell."""
+    """The setting that the validation loss chose, if the scores tell it."""
     by_loss = chosen.get("loss") if isinstance(chosen, dict) else None
     setting = by_loss.get("setting") if isinstance(by_loss, dict) else None
     return setting if isinstance(setting, dict) else {}

@@ -1,4 +1,4 @@
-"""What ``results.json`` must look like: anybody may have changed it, and what is wrong is told by its place."""
+"""Checks the form of ``results.json``, which anybody may have changed. Errors name the place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Check = Callable[[Any, str], None]
 
 
 def check_tables(tables: Any) -> None:
-    """Complain with a ``ValueError`` that names the place if these are no tables."""
+    """Raise a ``ValueError`` that names the place if these are not tables."""
     _TABLES(tables, "tables")
 
 

@@ -1,4 +1,4 @@
-"""What a page is made from."""
+"""The data of a page."""
 
 from __future__ import annotations
 
@@ -10,25 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 EXPONENTS = ("p", "p_pos", "p_neg")  # of one branch, or of two
-POINTS = 60  # of a curve, at most: more than a chart of this width can show
+POINTS = 60  # at most this many points of a curve; a chart cannot show more
 Curves = Mapping[str, NDArray[np.float64]]  # name -> (epochs, seeds)
 
 
 @dataclass(frozen=True)
 class Training:
-    """One training of a store: what was trained, how it went.
+    """One training of a store: its task, model and outcome.
 
     Args:
-        task (str): What the model learns.
-        data (str): What is special about its data, or nothing.
+        task (str): The task that the model learns.
+        data (str): How its data differ from the standard, or empty.
         model (str): The model.
         runs (int): Settings times seeds.
-        failed (int): Runs that came to no end.
+        failed (int): Runs that failed.
         seconds (float): Time of the work.
-        device (str): Where.
+        device (str): The device.
         setting (Mapping): The setting that validation chose.
         curves (Mapping): Values over epochs of the chosen setting, (epochs, seeds).
         epochs (tuple[int, ...], optional): The epochs, from 1, of curves of losses and errors; None: all of them.
+
+    Example:
+        >>> from gnpool.report import Training
+        >>> training = Training("harmonic", "", "gnp", runs=6, failed=1, setting={"lr": 0.01})
+        >>> training.runs - training.failed, training.setting["lr"]
+        (5, 0.01)
     """
 
     task: str
@@ -56,18 +62,28 @@ class Training:
 
 @dataclass(frozen=True)
 class StoredStudy:
-    """A folder, read.
+    """The content of a folder of results.
 
     Args:
         name (str): The folder.
         tables (list): Tables of results.json.
-        fit (dict, optional): What ``gnpool fit`` found.
+        fit (dict, optional): The result of ``gnpool fit``.
         trainings (list): Trainings of the store.
-        crystals (Mapping): For models whose poolings were made exact, what they became and for how many seeds.
+        crystals (Mapping): For crystallized models, their exact poolings and the number of seeds with each.
         units (Mapping): Number of stored units by table.
         seconds (float): Time of all stored work.
-        machines (list): Devices and versions that the units tell, each once.
+        machines (list): Devices and versions of the units, each once.
         damaged (list): Files that could not be read.
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.report import read_study
+        >>> from gnpool.store import Store
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Store(folder).put({"table": "mine", "seed": 0}, scores=[1.0])
+        ...     study = read_study(folder)
+        >>> study.units, study.tables, study.damaged
+        ({'mine': 1}, [], [])
     """
 
     name: str
@@ -82,7 +98,7 @@ class StoredStudy:
 
 
 def thin(length: int, points: int = POINTS) -> NDArray[np.int64]:
-    """Places of at most ``points`` items, evenly spread, the first and the last among them.
+    """Positions of at most ``points`` items, evenly spread, including the first and the last.
 
     Example:
         >>> from gnpool.report.study import thin

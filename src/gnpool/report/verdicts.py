@@ -1,4 +1,4 @@
-"""What the verdicts of ``results.json`` add up to. They are given where results are computed, and only counted here."""
+"""Counts the verdicts of ``results.json``, which were decided when the results were computed."""
 
 from __future__ import annotations
 
@@ -23,15 +23,22 @@ MARKS = {
     "not run": "□",
     "failed": "✕",
 }
-OLD = {"agrees": "matched"}  # words of results.json that were written before
+OLD = {"agrees": "matched"}  # words of older files
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many cells the paper has, and how they compare.
+    """The number of published cells by verdict.
 
     Args:
         words (Mapping): Number of cells by verdict.
+
+    Example:
+        >>> from gnpool.report import count_verdicts
+        >>> paper = {"mean": 1.0, "std": 0.1}
+        >>> counts = count_verdicts([{"paper": paper, "verdict": word} for word in ("matched", "better", "not run")])
+        >>> counts.total, counts.run, counts.good
+        (3, 2, 2)
     """
 
     words: Mapping[str, int]
@@ -57,7 +64,7 @@ class Counts:
 
 
 def count(cells: Iterable[Cell]) -> Counts:
-    """The verdicts of those cells that the paper has.
+    """Count the verdicts of the published cells.
 
     Example:
         >>> from gnpool.report import count_verdicts
@@ -76,25 +83,36 @@ def is_published(cell: Cell) -> bool:
 
 
 def is_compared(cell: Cell) -> bool:
-    """Whether a cell is a result; a published number of nodes or edges is none."""
+    """Whether a cell is a result; published numbers of nodes or edges are not."""
     return is_published(cell) and cell.get("metric") != "COUNT"
 
 
 def word_of(cell: Cell) -> str:
-    """The verdict of a cell, in the words of today."""
+    """The verdict of a cell, in current words."""
     word = str(cell.get("verdict") or "")
     return OLD.get(word, word)
 
 
 def is_gnp(cell: Cell) -> bool:
-    """Whether GNP is in this cell; results that do not say it are asked by their names."""
+    """Whether this is a cell of GNP; older results are judged by their names."""
     if "gnp" in cell:
         return bool(cell["gnp"])
     return display.is_gnp(f"{cell['row']} {cell['column']}")
 
 
 def by_kind(cells: Iterable[Cell]) -> dict[str, Counts]:
-    """Counts of GNP's cells and of those of the baselines."""
+    """Count the cells of GNP and of the baselines.
+
+    Example:
+        >>> from gnpool.report import by_kind
+        >>> paper = {"mean": 1.0, "std": 0.1}
+        >>> cells = [
+        ...     {"row": row, "column": "c", "paper": paper, "verdict": word}
+        ...     for row, word in (("GNP", "matched"), ("GNP*", "better"), ("max", "not run"))
+        ... ]
+        >>> {kind: str(counts) for kind, counts in by_kind(cells).items()}
+        {'GNP': '1 matched, 1 better', 'baselines': '1 not run'}
+    """
     found = list(cells)
     return {
         display.GNP: count(cell for cell in found if is_gnp(cell)),

@@ -1,4 +1,4 @@
-"""Raw scores, curves and weights on disk: ordinary files, atomic, checked, resumable."""
+"""Stores raw scores, curves and weights as ordinary files that are written atomically and checked when read."""
 
 from gnpool.store.damage import Damage
 from gnpool.store.errors import StoreError, StoreWarning

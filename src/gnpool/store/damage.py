@@ -1,4 +1,4 @@
-"""Units that cannot be read any more, and the place they are moved to."""
+"""Damaged units, and the folder to which they are moved."""
 
 from __future__ import annotations
 
@@ -15,12 +15,26 @@ from gnpool.store.keys import TENSORS
 
 @dataclass(frozen=True)
 class Damage:
-    """A unit that was stored and cannot be read any more.
+    """A stored unit that can no longer be read.
 
     Args:
         path (pathlib.Path): Where its record was.
         reason (str): What is wrong with it.
         aside (pathlib.Path, optional): Where its record is now; None if it could not be moved.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from gnpool.store import Store
+        >>> found = []
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = Store(folder, on_damage=found.append)
+        ...     key = {"table": "t", "seed": 0}
+        ...     _ = store.put(key, scores=[1.0])
+        ...     for path in Path(folder).rglob("*.json"):
+        ...         _ = path.write_text("{")
+        ...     print(key in store, store.missing([key]), len(found))
+        False [{'table': 't', 'seed': 0}] 1
     """
 
     path: Path
@@ -28,7 +42,7 @@ class Damage:
     aside: Path | None
 
     def __str__(self) -> str:
-        moved = "it could not be moved" if self.aside is None else f"it is now '{self.aside}'"
+        moved = "it could not be moved" if self.aside is None else f"it was moved to '{self.aside}'"
         return f"'{self.path}' is damaged: {self.reason}; {moved}, and the unit counts as missing"
 
 
@@ -38,20 +52,20 @@ def set_aside(root: Path, path: Path, reason: str) -> Damage:
     try:
         make_folders(root, folder)
         aside = free_name(folder / path.name, TENSORS)
-        path.rename(aside)  # the record first: without one the unit is not there
+        path.rename(aside)  # the record first, since a unit without a record does not exist
         with suppress(FileNotFoundError):
             path.with_suffix(TENSORS).rename(aside.with_suffix(TENSORS))
         sync_folder(folder)
-    except OSError:  # no permission: the unit counts as missing all the same
+    except OSError:  # without permission the unit still counts as missing
         return Damage(path, reason, None)
-    with suppress(OSError):  # no room for it: the caller is told in any case
+    with suppress(OSError):  # if the disk is full, the caller learns the reason anyway
         when = time.strftime("%Y-%m-%d %H:%M:%S %z")
         write(aside.with_suffix(".reason.txt"), f"{when}\n{path}\n{reason}\n".encode())
     return Damage(path, reason, aside)
 
 
 def free_name(path: Path, *others: str) -> Path:
-    """``path`` or a numbered variant where nothing stands, with none of these suffixes either."""
+    """``path`` or a numbered variant of it that does not exist, neither itself nor with any of these suffixes."""
     names = itertools.chain([path], (path.with_name(f"{path.stem}.{k}{path.suffix}") for k in itertools.count(2)))
     return next(
         name for name in names if not any(os.path.lexists(one) for one in (name, *map(name.with_suffix, others)))

@@ -11,20 +11,20 @@ from typing import Any, NoReturn
 
 from gnpool.store.errors import Damaged
 
-FLOAT = "$float"  # {"$float": "nan"}: JSON has no word for it, and null means that there is no score
+FLOAT = "$float"  # {"$float": "nan"}, since JSON has no NaN, and null means that there is no score
 NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-DEPTH = 100  # of values in values: what is stored can be read wherever Python's own limit of recursion allows a call
+DEPTH = 100  # of nested values, so that Python's limit of recursion never prevents reading
 HEAD = re.compile(rb'\{"sha256": "([0-9a-f]{64})",\n')
 
 
 def encode(value: Any, name: str, *, finite: bool = False, depth: int = 0) -> Any:
-    """``value`` as strict JSON has it; ``name`` is how errors call it.
+    """``value`` in a form for strict JSON; errors call it ``name``.
 
     Args:
         value (Any): None, bool, int, float, str, lists or tuples, and mappings with string keys.
         name (str): The argument, for errors.
         finite (bool, optional): Whether NaN and infinities are refused. (default: ``False``)
-        depth (int, optional): In how many others the value is. (default: ``0``)
+        depth (int, optional): How deeply the value is nested. (default: ``0``)
     """
     if value is None or isinstance(value, (bool, str)):
         return value
@@ -52,7 +52,7 @@ def encode(value: Any, name: str, *, finite: bool = False, depth: int = 0) -> An
 
 
 def decode(data: bytes) -> Any:
-    """The value behind JSON bytes that :func:`encode` prepared; anything else is :class:`Damaged`."""
+    """The value of JSON bytes that :func:`encode` prepared; anything else raises :class:`Damaged`."""
     try:
         return (WITH_FLOATS if b'{"$float"' in data else PLAIN).decode(data.decode())
     except (ValueError, KeyError, TypeError, RecursionError) as error:  # of JSON, of its floats, of UTF-8
@@ -72,7 +72,7 @@ WITH_FLOATS = json.JSONDecoder(parse_constant=_refuse, object_hook=_float)
 
 
 def pack(fields: dict[str, Any]) -> bytes:
-    """Encoded fields as one JSON object, a field to a line and an item of a list to a line.
+    """Encoded fields as one JSON object, with one line for each field and for each item of a list.
 
     The first line holds the SHA-256 of all bytes after it.
     """

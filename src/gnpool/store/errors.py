@@ -1,4 +1,4 @@
-"""What goes wrong around files, in one error that names the path and the way out."""
+"""Errors of files, which name the path, the problem and what to do."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ADVICE = {
-    errno.ENOSPC: "the disk is full; free some space and start again, what was stored is still there",
-    errno.EDQUOT: "the disk quota is used up; free some space and start again, what was stored is still there",
+    errno.ENOSPC: "the disk is full; free some space and start again, since what was stored is still there",
+    errno.EDQUOT: "the disk quota is used up; free some space and start again, since what was stored is still there",
     errno.EFBIG: "the file would be larger than the limit of this process or file system; raise it (ulimit -f)",
     errno.EROFS: "the file system is read-only; choose another folder",
     errno.EACCES: "permission is denied; change the permissions (chmod, chown) or choose another folder",
@@ -25,19 +25,32 @@ ADVICE = {
 
 
 class Damaged(Exception):  # noqa: N818 - a finding that the store acts on, never an error users see
-    """The content is not what was written; the text says how that shows."""
+    """The content is not what was written; the text says what is wrong."""
 
 
 class StoreError(RuntimeError):
-    """The store cannot do what was asked; the message says where, why, and what to do.
+    """The store cannot do its work; the message says where, why, and what to do.
 
     Args:
-        path (pathlib.Path): The file or folder it is about, kept as ``path``.
-        problem (str): Why, and the way out.
+        path (pathlib.Path): The file or folder of the problem, kept as ``path``.
+        problem (str): The problem, and what to do.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from gnpool.store import Store, StoreError
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "results")
+        ...     _ = file.write_text("not a folder")
+        ...     try:
+        ...         Store(file)
+        ...     except StoreError as error:
+        ...         print(str(error).partition(": ")[2])
+        there is a file where a folder is expected; move it away or choose another folder
     """
 
     def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(path, problem)  # both, so that it survives pickling on the way from a worker
+        super().__init__(path, problem)  # both arguments, so that the error can be pickled and sent from a worker
         self.path = path
         self.problem = problem
 
@@ -46,12 +59,24 @@ class StoreError(RuntimeError):
 
 
 class StoreWarning(UserWarning):
-    """Something was set aside or left out, and the work can go on."""
+    """Something was set aside or left out, and the work can go on.
+
+    Example:
+        >>> import tempfile, warnings
+        >>> from pathlib import Path
+        >>> from gnpool.store import Store
+        >>> key = {"table": "t", "seed": 0}
+        >>> with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as seen:
+        ...     _ = Store(folder).put(key, scores=[1.0])
+        ...     _ = [path.write_text("{") for path in Path(folder).rglob("*.json")]
+        ...     print(key in Store(folder), seen[0].category.__name__)
+        False StoreWarning
+    """
 
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn an ``OSError`` on the way to ``path`` into a :class:`StoreError`, keeping the cause."""
+    """Turn an ``OSError`` at ``path`` into a :class:`StoreError`, and keep the cause."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Durable, atomic writes: a file is there wholly or not at all, after kill -9 and after a power cut. Careful reads."""
+"""Durable, atomic writes and careful reads. A file is either complete or absent, even after kill -9 or a power cut."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gnpool.store.errors import Damaged
 from gnpool.store.regular import kind_of
 
 BINARY = getattr(os, "O_BINARY", 0)  # Windows would translate line ends, and checksums count them
-NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}  # file systems that know no fsync of a folder
+NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}  # file systems that cannot fsync a folder
 
 
 @contextmanager
 def replacing(path: Path, *, shared: bool = False) -> Iterator[int]:
-    """Inside the block a descriptor for the new content of ``path``, which is there once the block has ended well.
+    """Give a descriptor for the new content of ``path``, which replaces the file when the block ends without an error.
 
-    The content goes to a temporary file beside ``path``; then fsync, rename, fsync of the folder. After an error in the
-    block nothing has changed. This is the only place of the package that puts files in place of others.
+    The content goes to a temporary file beside ``path``; then follow fsync, rename, and fsync of the folder. After an
+    error in the block nothing has changed. Only this function of the package replaces files.
 
     Args:
         path (pathlib.Path): The file.
@@ -43,13 +43,13 @@ def replacing(path: Path, *, shared: bool = False) -> Iterator[int]:
     except BaseException as error:
         remove(temporary)
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-            error.filename, error.filename2 = str(path), None  # nobody knows the temporary one
+            error.filename, error.filename2 = str(path), None  # the user does not know the temporary file
         raise
     sync_folder(path.parent)
 
 
 def write(path: Path, data: bytes, *, shared: bool = False) -> None:
-    """Put ``data`` at ``path``, wholly or not at all; see :func:`replacing`."""
+    """Write ``data`` to ``path`` atomically, see :func:`replacing`."""
     with replacing(path, shared=shared) as descriptor:
         rest = memoryview(data)
         while rest:
@@ -57,7 +57,7 @@ def write(path: Path, data: bytes, *, shared: bool = False) -> None:
 
 
 def _created(temporary: Path) -> int:
-    """A new file: what stands at its name is no file of ours any more, and may be a FIFO or a link."""
+    """Create a new file. Whatever has its name is removed first, since it may be a FIFO or a link."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY
     try:
         return os.open(temporary, flags, 0o644)
@@ -67,29 +67,29 @@ def _created(temporary: Path) -> int:
 
 
 def read(path: str | Path, limit: int) -> bytes:
-    """The content of an ordinary file of at most ``limit`` bytes; nothing else is opened, nor read to its end."""
+    """The content of an ordinary file of at most ``limit`` bytes. Other files are not opened or not read to the end."""
     size = check_ordinary(path).st_size
     if size > limit:
-        raise Damaged(f"'{Path(path).name}' has {size} bytes, and at most {limit} are expected")
+        raise Damaged(f"'{Path(path).name}' has {size} bytes, but at most {limit} are expected")
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - the same
         data = file.read(size)
-        while len(data) < size and (more := file.read(size - len(data))):  # the system gives at most 2 GiB at once
+        while len(data) < size and (more := file.read(size - len(data))):  # the system reads at most 2 GiB at once
             data += more
     return data
 
 
 def check_ordinary(path: str | Path) -> os.stat_result:
-    """What the system knows of an ordinary file or a link to one; anything else is :class:`Damaged`."""
+    """The status of an ordinary file or a link to one; anything else raises :class:`Damaged`."""
     try:
         about = os.stat(path)  # noqa: PTH116 - text makes no Path, which would cost more than the call
     except OSError as error:
         if error.errno == errno.ELOOP and Path(path).is_symlink():
             name = Path(path).name
-            raise Damaged(f"'{name}' is a link that leads back to itself, and no ordinary file") from error
+            raise Damaged(f"'{name}' is a link that leads back to itself and not an ordinary file") from error
         raise
     kind = kind_of(about.st_mode)
     if kind is not None:
-        raise Damaged(f"'{Path(path).name}' is {kind}, and no ordinary file")
+        raise Damaged(f"'{Path(path).name}' is {kind} and not an ordinary file")
     return about
 
 
@@ -106,7 +106,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def make_folders(root: Path, folder: Path) -> None:
-    """Create ``folder`` below ``root``, durably. A missing root is an error: it may be a disk that went away."""
+    """Create ``folder`` below ``root``, durably. A missing root is an error, since its disk may be gone."""
     if folder.is_dir():
         return
     if folder == root:
@@ -114,15 +114,15 @@ def make_folders(root: Path, folder: Path) -> None:
     make_folders(root, folder.parent)
     try:
         folder.mkdir()
-    except FileExistsError:  # a file there, or another process was faster
+    except FileExistsError:  # there is a file, or another process was faster
         if not folder.is_dir():
             raise
     sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names that were created, renamed or removed in ``folder`` survive a power cut."""
-    if os.name == "nt":  # where folders cannot be opened
+    """Make changes of names in ``folder`` survive a power cut."""
+    if os.name == "nt":  # Windows cannot open folders
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""Keys of work units, and where a unit lies."""
+"""Keys of work units, and the paths of units."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gnpool.store.encoding import encode
 
 RECORD, TENSORS = ".json", ".safetensors"
 UNSAFE = re.compile(r"[^A-Za-z0-9._+=-]+")
-LABEL_LENGTH = 48  # of a label inside a path; the hash tells apart what is cut
-HASH_LENGTH = 20  # hex digits: two of 10,000 keys meet with a chance of 4e-17
+LABEL_LENGTH = 48  # of a label inside a path; the hash distinguishes labels that were cut
+HASH_LENGTH = 20  # hex digits; among 10,000 keys two collide with probability 4e-17
 RECORD_NAME = re.compile(rf".+-[0-9a-f]{{{HASH_LENGTH}}}{re.escape(RECORD)}")
 
 
 def canonical(key: Mapping[str, Any]) -> str:
-    """The one text of a key: JSON, fields sorted."""
+    """The canonical text of a key: JSON with sorted fields."""
     if not isinstance(key, Mapping):
         raise TypeError(f"'key' must be a mapping such as {{'table': ..., 'unit': ...}}, got {type(key).__name__}")
     if not isinstance(key.get("table"), str):
@@ -33,10 +33,10 @@ def label(value: Any) -> str:
 
 
 def place(text: str) -> str:
-    """Where the unit of a canonical key lies below ``units/``, without suffix.
+    """The path of the unit of a canonical key below ``units/``, without suffix.
 
-    The table, then the other fields in the order of their names; a hash of the whole key ends the last part, so that
-    keys whose labels look alike lie apart.
+    It consists of the table, and then of the other fields in the order of their names. A hash of the whole key ends the
+    last part, so that keys with equal labels have different paths.
     """
     key = json.loads(text)
     table = key.pop("table")

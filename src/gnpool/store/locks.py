@@ -1,9 +1,9 @@
-"""Locks between processes that a dead owner never keeps.
+"""Locks between processes, which are freed when their owner dies.
 
-``flock`` where the file system has it: the kernel frees the lock of a process that dies. Elsewhere every contender
-creates a file whose name says who it is, then looks whether another living one is there, and steps back if so. Of two
-contenders the later one sees the earlier, so never both have the lock. Names are never used twice, so anybody may
-remove the file of a dead owner.
+They use ``flock`` if the file system has it, since the kernel frees the lock of a process that dies. Otherwise every
+contender creates a file whose name identifies it, looks for files of other living contenders, and steps back if there
+is one. Of two contenders the later one sees the earlier one, so they never both have the lock. Names are never used
+twice, so anybody may remove the file of a dead owner.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
-TRIES = 5  # of a contender that does not wait: two that meet both step back, and a random pause parts them
+TRIES = 5  # of a contender that does not wait; two that meet both step back, and try again after random pauses
 PAUSE = 0.01  # seconds at most between tries
-PATIENCE = 60.0  # seconds that one who waits does; locks that are waited for are held for the time of a write
+PATIENCE = 60.0  # seconds that a contender waits; such locks are held only during a write
 
 _count = itertools.count()
 
@@ -41,7 +41,7 @@ class NoFlock(Exception):  # noqa: N818 - a finding, never an error users see
 
 @contextmanager
 def lock(path: Path, *, wait: bool) -> Iterator[bool]:
-    """Hold the lock ``path`` inside the block; without ``wait``, False says that another has it."""
+    """Hold the lock ``path`` inside the block; without ``wait`` the value is False if another process holds it."""
     owner = os.getpid()
     try:
         release = _flock(path, wait)
@@ -50,7 +50,7 @@ def lock(path: Path, *, wait: bool) -> Iterator[bool]:
     try:
         yield release is not None
     finally:
-        if release is not None and os.getpid() == owner:  # a child forked inside the block owns nothing
+        if release is not None and os.getpid() == owner:  # a child forked inside the block does not own the lock
             release()
 
 
@@ -76,11 +76,11 @@ def _flock(path: Path, wait: bool) -> Callable[[], None] | None:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # the owner before us removed the file while we waited
+        os.close(descriptor)  # the previous owner removed the file meanwhile
 
 
 def _unlock(path: Path, descriptor: int) -> None:
-    remove(path)  # first: whoever opens the path from now on makes a lock of its own
+    remove(path)  # first, so that whoever opens the path from now on makes a new lock
     with suppress(OSError):  # nothing was written to it
         os.close(descriptor)
 
@@ -115,7 +115,7 @@ def _announce(path: Path, wait: bool) -> Callable[[], None] | None:
 
 
 def _others(path: Path, mine: Path) -> list[Path]:
-    """Files of the living contenders for ``path`` but ``mine``; the files of dead ones are removed."""
+    """The files of the other living contenders for ``path``; files of dead contenders are removed."""
     found = []
     for entry in list(os.scandir(path.parent)):
         name, _, owner = entry.name.partition("@")
@@ -129,12 +129,12 @@ def _others(path: Path, mine: Path) -> list[Path]:
 
 
 def _identity() -> tuple[str, str, str, str]:
-    """Host, boot, process and start of the process: together never the same twice."""
+    """Host, boot, process and start of the process, which together are unique."""
     return _host(), _boot(), str(os.getpid()), _started(os.getpid()) or "0"
 
 
 def _alive(owner: str) -> bool:
-    """Whether the process behind an identity lives; one on another host cannot be seen and counts as alive."""
+    """Whether the process of an identity lives. A process on another host cannot be seen and counts as alive."""
     host, boot, process, started, _ = owner.split("@")
     if host != _host():
         return True
@@ -142,7 +142,7 @@ def _alive(owner: str) -> bool:
         return False
     if started != "0":
         return _started(int(process)) == started
-    if os.name == "nt":  # there, os.kill with 0 is not a question
+    if os.name == "nt":  # on Windows os.kill with 0 ends the process
         return True
     try:
         os.kill(int(process), 0)
@@ -158,7 +158,7 @@ def _host() -> str:
 
 
 def _boot() -> str:
-    """A word that changes when the machine starts anew, where the system has one."""
+    """A word that changes at every boot of the machine, if the system has one."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -166,10 +166,10 @@ def _boot() -> str:
 
 
 def _started(process: int) -> str | None:
-    """When a living process began, in the system's own count; None if it is gone or the system does not say."""
+    """When a living process started, in units of the system; None if it is gone or the system does not tell."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    fields = stat.rpartition(")")[2].split()  # after the name, which may hold anything
+    fields = stat.rpartition(")")[2].split()  # skip the name, which may contain anything
     return None if fields[0] in "ZX" else fields[19]

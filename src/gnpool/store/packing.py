@@ -1,4 +1,4 @@
-"""What of loose units goes into a pack."""
+"""Decides which files of loose units go into a pack."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Drop = Callable[[dict[str, Any], str], bool]
 
 @dataclass
 class Packing:
-    """What was moved into a pack.
+    """The result of :meth:`Store.pack`.
 
     Args:
         path (pathlib.Path): The pack.
@@ -26,6 +26,17 @@ class Packing:
         before (int): Bytes of their files.
         dropped (Counter): How many tensors were left out, by the first part of their names (``loss`` of
             ``loss/mix.weight``).
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.store import Store
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = Store(folder)
+        ...     for seed in range(3):
+        ...         _ = store.put({"table": "t", "seed": seed}, scores=[1.0])
+        ...     found = store.pack()
+        ...     print(found.units, found.path.name, found.after > 0)
+        3 1.zip True
     """
 
     path: Path
@@ -48,7 +59,7 @@ class Packing:
         return text + (f"; dropped tensors: {dropped}" if dropped else "; nothing was dropped")
 
     def add(self, path: Path, name: str, found: Found, drop: Drop | None) -> list[tuple[str, bytes]]:
-        """Count a loose unit; returns its members of the pack: its files as they are, or less some tensors."""
+        """Count a loose unit, and return its members of the pack: its files, perhaps without some tensors."""
         loose = Loose(path)
         record = loose.read(RECORD, RECORD_LIMIT)
         about, tensors = found.fields["tensors"], found.tensors or {}
@@ -67,7 +78,7 @@ class Packing:
 
 
 def _without(fields: dict[str, Any], names: list[str], tensors: dict[str, Any] | None) -> bytes:
-    """The record of a unit that lost tensors: it tells which, and the checksum of what it had."""
+    """The record of a unit without some tensors. It names them, and keeps the checksum of all tensors."""
     before = fields.get("dropped", {"names": [], "of": fields["tensors"]})
     dropped = {"names": sorted({*before["names"], *names}), "of": before["of"]}
     rest = {"meta": encode(fields["meta"], "meta"), "scores": encode(fields["scores"], "scores")}

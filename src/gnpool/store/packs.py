@@ -1,8 +1,8 @@
-"""Packs: zip files that hold the files of many units, to be read beside the loose ones.
+"""Packs are zip files that hold the files of many units. They are read beside loose files.
 
-A pack is written once and never changed. Its members are called as the loose files are below ``units/``, so that
-``unzip`` restores them. The comment of the zip is the checksum of its list of members; what a member holds is checked
-as a loose file is, by the checksums of the record.
+A pack is written once and never changed. Its members have the names of the loose files below ``units/``, so that
+``unzip`` restores them. The comment of the zip is the checksum of its list of members. The content of a member is
+checked by the checksums of the record, like a loose file.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from gnpool.store.keys import RECORD_NAME
 PACK_NAME = re.compile(r"[1-9][0-9]{0,8}\.zip")
 MARK = b"gnpool pack 1, sha256 "
 COMMENT = len(MARK) + 64
-LOCAL = struct.Struct("<4s22xHH")  # before each member: its magic number, and the lengths of two fields that follow
+# the header of a member: its magic number, and the lengths of the two fields that follow
+LOCAL = struct.Struct("<4s22xHH")
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-RATIO, SPARE = 64, 1 << 20  # what a member may unpack to, so that no small file asks for gigabytes
-WHEN = (1980, 1, 1, 0, 0, 0)  # of every member: equal units make equal packs
+RATIO, SPARE = 64, 1 << 20  # bounds on the unpacked size of a member, so that no small file needs gigabytes
+WHEN = (1980, 1, 1, 0, 0, 0)  # the time of every member, so that equal units make equal packs
 
 
 @dataclass(frozen=True)
 class Member:
-    """Where a file lies in a pack."""
+    """The position of a file in a pack."""
 
     offset: int
     packed: int
@@ -48,7 +49,7 @@ class Pack:
 
     Args:
         path (pathlib.Path): The zip file.
-        members (dict): By name, where they lie.
+        members (dict): Their positions by name.
     """
 
     path: Path
@@ -65,7 +66,7 @@ class Pack:
         return self._member(name).size
 
     def read(self, name: str, limit: int) -> bytes:
-        """The content of a member; :class:`Damaged` if it is longer, or not what the list of members says."""
+        """The content of a member; :class:`Damaged` if it exceeds ``limit`` or differs from the list of members."""
         member = self._member(name)
         if member.size > min(limit, RATIO * member.packed + SPARE):
             raise Damaged(f"'{name}' would be unpacked to {member.size} bytes, which is more than expected")
@@ -96,7 +97,7 @@ class Pack:
 
 
 class Packs:
-    """The packs of a store, which may become more while it is open.
+    """The packs of a store; new ones may appear while it is open.
 
     Args:
         folder (pathlib.Path): The folder ``units`` of the store.
@@ -107,10 +108,10 @@ class Packs:
         self._known: dict[tuple[str, int, int, int], Pack] = {}
 
     def __reduce__(self) -> tuple[type[Packs], tuple[Path]]:
-        return Packs, (self.folder,)  # without the lists of members, which can be read anew
+        return Packs, (self.folder,)  # without the lists of members, which can be read again
 
     def __iter__(self) -> Iterator[Pack]:
-        """All packs, the newest first: of a unit that several have it is the one to read."""
+        """All packs, the newest first. If several have a unit, the newest is read."""
         found = {}
         for number, marks, path in sorted(self._files(), reverse=True):
             del number
@@ -119,7 +120,7 @@ class Packs:
         return iter(found.values())
 
     def free_path(self) -> Path:
-        """Where the next pack belongs."""
+        """The path for the next pack."""
         number = max((number for number, _, _ in self._files()), default=0) + 1
         return self.folder / f"{number}.zip"
 
@@ -136,7 +137,7 @@ class Packs:
 
 
 def write_pack(path: Path, files: Iterable[tuple[str, bytes]]) -> Pack:
-    """Write a pack of these files; there wholly or not at all."""
+    """Write a pack of these files atomically."""
     with replacing(path) as descriptor, os.fdopen(descriptor, "w+b", closefd=False) as file:
         with zipfile.ZipFile(file, "w") as archive:
             for name, data in files:
@@ -153,12 +154,13 @@ def _info(name: str, data: bytes) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, WHEN)
     info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
     small = len(data) <= SPARE or len(data) <= RATIO * len(zlib.compress(data, 9))
-    info.compress_type = zipfile.ZIP_DEFLATED if small else zipfile.ZIP_STORED  # what shrinks too much is not read back
+    # a member that shrinks too much would be refused when it is read
+    info.compress_type = zipfile.ZIP_DEFLATED if small else zipfile.ZIP_STORED
     return info
 
 
 def _comment(members: bytes) -> bytes:
-    """For all bytes of a zip between its last member and the comment: the list of members, and where it is."""
+    """The checksum of all bytes between the last member of a zip and its comment, which are the list of members."""
     return MARK + hashlib.sha256(members).hexdigest().encode()
 
 
@@ -170,7 +172,7 @@ def _ordinary(path: Path) -> os.stat_result:
 
 
 def _read_list(path: Path) -> Pack:
-    """The members of a pack. A pack whose list is damaged is an error: all of its units would count as missing."""
+    """The members of a pack. A damaged list is an error, since all units of the pack would count as missing."""
     try:
         with path.open("rb") as file:
             return Pack(path, _members(file))

@@ -1,4 +1,4 @@
-"""Files that somebody else made: opened only if they are ordinary files, and never read without end."""
+"""Reads files from elsewhere. Only ordinary files are opened, and none is read without a limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NotRegularError(OSError):
 
 
 def kind_of(mode: int) -> str | None:
-    """What something is that is no ordinary file, in words; None for an ordinary file.
+    """The kind of anything but an ordinary file, in words; None for an ordinary file.
 
     Example:
         >>> kind_of(Path("/").stat().st_mode)
@@ -35,14 +35,14 @@ def kind_of(mode: int) -> str | None:
 def open_regular(path: str | Path) -> BinaryIO:
     """Open an ordinary file, or a link to one, for reading.
 
-    A pipe would make the reader wait for ever, and a device may never end, so both are refused before they are opened.
+    A pipe could make the reader wait for ever, and a device may never end, so both are refused before they are opened.
 
     Raises:
         NotRegularError: If it is a pipe, a device or a socket.
         OSError: As ``open`` does.
     """
     _check(path, Path(path).stat().st_mode)
-    descriptor = os.open(path, FLAGS)  # which does not wait if a pipe takes the place just now
+    descriptor = os.open(path, FLAGS)  # with flags that prevent waiting if the file has just become a pipe
     try:
         _check(path, os.fstat(descriptor).st_mode)
         return os.fdopen(descriptor, "rb")
@@ -52,7 +52,7 @@ def open_regular(path: str | Path) -> BinaryIO:
 
 
 def read_regular(path: str | Path, most: int | None = None) -> bytes:
-    """The bytes of an ordinary file; of one that is larger than ``most`` only ``most + 1`` bytes."""
+    """The bytes of an ordinary file; if it is larger than ``most``, only the first ``most + 1`` bytes."""
     with open_regular(path) as file:
         return file.read(-1 if most is None else most + 1)
 

@@ -1,4 +1,4 @@
-"""The store: one record a work unit."""
+"""The store, which keeps one record for each work unit."""
 
 from __future__ import annotations
 
@@ -30,14 +30,25 @@ Key = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Record:
-    """What is stored of one unit.
+    """The stored data of one unit.
 
     Args:
         key (dict): The unit's key.
-        scores (Any): The raw scores, as they were put (tuples as lists).
+        scores (Any): The raw scores as they were stored, with lists instead of tuples.
         meta (dict): Versions, device, seconds and the like.
         tensors (dict, optional): Curves and weights by name; None if they were not read.
         dropped (tuple of str): Names of tensors that were left out when the unit was packed. (default: none)
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> from gnpool.store import Store
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = Store(folder)
+        ...     _ = store.put({"table": "t", "seed": 0}, scores=[1.5], tensors={"loss/train": torch.tensor([3.0, 2.0])})
+        ...     record = store.get({"table": "t", "seed": 0})
+        >>> record.scores, record.part("loss/")
+        ([1.5], {'train': tensor([3., 2.])})
     """
 
     key: dict[str, Any]
@@ -61,10 +72,10 @@ class Record:
 class Store:
     r"""A folder that keeps scores, curves and weights of work units, in files that ordinary tools read.
 
-    A unit is named by a key: a mapping with a string ``"table"`` and any other fields of JSON values. It is stored
-    wholly or not at all, whenever the process is killed, and what is stored never changes: of several writers of one
-    key the first to finish wins. Files carry checksums; a damaged unit is set aside when it is read, reported, and
-    counts as missing. Loading runs no code. ``docs/store.md`` describes the files.
+    A unit is named by a key, a mapping with a string ``"table"`` and any other fields of JSON values. It is stored
+    atomically, even if the process is killed. A stored unit never changes: if several processes write the same key, the
+    first to finish wins. Files carry checksums. A damaged unit is reported and moved away when it is read, and counts
+    as missing. Loading runs no code. ``docs/store.md`` describes the files.
 
     Args:
         root (str or pathlib.Path): The folder.
@@ -109,8 +120,8 @@ class Store:
     ) -> bool:
         """Store a unit, and remove its checkpoint. Returns whether it was new.
 
-        A unit that is stored already stays as it is; if its scores or tensors are others than these, a
-        :class:`StoreWarning` says so.
+        A unit that is already stored does not change; if its scores or tensors differ from these, there is a
+        :class:`StoreWarning`.
 
         Args:
             key (Mapping): The unit.
@@ -143,23 +154,23 @@ class Store:
         return not isinstance(stored, Found)
 
     def get(self, key: Key) -> Record | None:
-        """Everything stored of a unit, or None if it is not there, or damaged."""
+        """The record of a unit, or None if it is missing or damaged."""
         return self._record(self._path(key), whole=True)
 
     def __contains__(self, key: Key) -> bool:
         return self._record(self._path(key), whole=False) is not None
 
     def missing(self, keys: Iterable[Key]) -> list[Key]:
-        """Those of ``keys`` that have to be computed, in their order.
+        """The keys whose units must still be computed, in their order.
 
-        Records are checked wholly, tensors by their size; :meth:`verify` reads tensors, too.
+        Records are checked completely, and tensors only by their size; :meth:`verify` also reads the tensors.
         """
         found = []
         for key in keys:
             path = self._path(key)
             if self._record(path, whole=False) is None:
                 found.append(key)
-            elif self._checkpoint(path).exists():  # left by a process killed just after it stored the unit
+            elif self._checkpoint(path).exists():  # a process was killed just after it had stored the unit
                 remove_tree(self._checkpoint(path))
         return found
 
@@ -180,25 +191,25 @@ class Store:
                 yield record
 
     def verify(self, table: str | None = None) -> list[Damage]:
-        """Read every file, set aside damaged units, and return them."""
+        """Read every file, move damaged units away, and return them."""
         looked = (self._look(path, whole=True) for path in self._paths(table))
         return [found for found in looked if isinstance(found, Damage)]
 
     @contextmanager
     def claim(self, key: Key) -> Iterator[bool]:
-        """Inside the block the unit is this process's, if the value is True; False: another works on it.
+        """Claim a unit for this process inside the block. The value is False if another process works on it.
 
-        The claim of a process that dies is free at once. Ask ``key not in store`` inside: another may have finished the
-        unit before the claim.
+        The claim of a process that dies is free at once. Check ``key not in store`` inside the block, since another
+        process may have finished the unit before the claim.
         """
         path = self._path(key)
         with ExitStack() as stack:
-            with translated(path):  # not the block: its errors are its own
+            with translated(path):  # this must not translate errors of the block
                 mine = stack.enter_context(self._locked(path, "claim", wait=False))
             yield mine
 
     def checkpoint(self, key: Key) -> Path:
-        """A folder for whatever an unfinished unit needs to go on; :meth:`put` of the unit removes it."""
+        """A folder for the state from which an unfinished unit resumes; :meth:`put` of the unit removes it."""
         folder = self._checkpoint(self._path(key))
         with translated(folder):
             make_folders(self.root, folder)
@@ -207,8 +218,8 @@ class Store:
     def pack(self, table: str | None = None, *, drop: Drop | None = None) -> Packing | None:
         """Move loose units into a new pack, a zip file in ``units/`` whose units are read like loose ones.
 
-        Other processes may go on reading and writing; what they put is loose. Returns what was moved, or None if no
-        unit was loose.
+        Other processes may keep reading and writing; the units that they write are loose. Returns the result, or None
+        if no unit was loose.
 
         Args:
             table (str, optional): Only units of this table. (default: all)
@@ -226,13 +237,13 @@ class Store:
                     read_unit(Packed(made, name), name, whole=True)
             for path in moved:
                 with self._locked(path, "write"):
-                    path.unlink(missing_ok=True)  # the record first: without one the unit is not there
+                    path.unlink(missing_ok=True)  # the record first, since a unit without a record does not exist
                     path.with_suffix(TENSORS).unlink(missing_ok=True)
             self._remove_rests()
         return done if moved else None
 
     def publish(self, name: str, text: str) -> Path:
-        """Write a file that is made from the store, such as a summary, beside it; the last writer wins."""
+        """Write a file that was made from the store, such as a summary, into its folder. The last writer wins."""
         path = self.root / name
         with translated(path), self._locked(path, "publish"):
             write(path, text.encode())
@@ -248,7 +259,7 @@ class Store:
         return self.root / "checkpoints" / path.stem
 
     def _name(self, path: Path) -> str:
-        """How packs call the unit of a record, without suffix."""
+        """The name in packs of the unit of a record, without suffix."""
         name = str(path).removeprefix(f"{self.root}{os.sep}units{os.sep}").removesuffix(RECORD)
         return name if os.sep == "/" else name.replace(os.sep, "/")
 
@@ -263,7 +274,7 @@ class Store:
         return sorted(found)
 
     def _loose(self, table: str | None) -> Iterator[Path]:
-        """Records that are files of their own, or what else stands in their place; a folder may be one of units."""
+        """Loose records, and anything else with such a name, except folders of units."""
         top = self.root / "units"
         if table is not None:
             top /= naming.label(table)
@@ -274,7 +285,7 @@ class Store:
     def _to_pack(
         self, table: str | None, drop: Drop | None, done: Packing, moved: list[Path]
     ) -> Iterator[tuple[str, bytes]]:
-        """The members of a pack of all loose units; ``moved`` tells which they are, and those that a pack has."""
+        """The members of a pack of all loose units; ``moved`` collects these units and loose copies of packed ones."""
         for path in sorted(self._loose(table)):
             found = self._look_loose(path, whole=True)
             if isinstance(found, Damage):
@@ -287,7 +298,7 @@ class Store:
                 yield from done.add(path, self._name(path), found, drop)
 
     def _remove_rests(self) -> None:
-        """Remove tensors of packed units that lie there alone, since their packing was killed after their record."""
+        """Remove loose tensors of packed units, which stay if packing is killed after it has removed the record."""
         for made in self._packs:
             for path in (self.root / "units" / name for name in made.records()):
                 rest = path.with_suffix(TENSORS)
@@ -298,7 +309,7 @@ class Store:
 
     def _check_root(self) -> None:
         if not self.root.is_dir():
-            problem = "is a file, and a store is a folder" if self.root.exists() else "does not exist, or was removed"
+            problem = "is a file, but must be a folder" if self.root.exists() else "does not exist, or was removed"
             raise StoreError(self.root, f"the folder of the store {problem}; choose another")
 
     def _locked(self, path: Path, purpose: str, *, wait: bool = True) -> AbstractContextManager[bool]:
@@ -326,9 +337,9 @@ class Store:
         except Damaged as damaged:
             reason = str(damaged)
         try:
-            with self._locked(path, "write"):  # another process may just be replacing it
+            with self._locked(path, "write"):  # another process may be replacing it at this moment
                 return self._read_or_set_aside(path, whole=whole)
-        except OSError:  # a store that may only be read
+        except OSError:  # the store is read-only
             return Damage(path, reason, None)
 
     def _read_or_set_aside(self, path: Path, *, whole: bool) -> Found | Damage | None:
@@ -346,7 +357,7 @@ class Store:
             return None
 
     def _look_packed(self, path: Path, *, whole: bool) -> Found | Damage | None:
-        """What the packs have of a unit. They are never changed: a unit that is damaged in one stays there."""
+        """A unit from the packs. Packs never change, so a damaged unit stays where it is."""
         damage, name = None, self._name(path)
         for made in self._packs:
             if name + RECORD in made.members:
@@ -365,11 +376,11 @@ class Store:
 
 
 def _write_both(path: Path, data: bytes, blob: bytes | None) -> None:
-    """Write tensors, then the record, which makes the unit exist; on failure nothing is left."""
+    """Write tensors, then the record, with which the unit exists; after a failure nothing is left."""
     file = path.with_suffix(TENSORS)
     try:
         if blob is None:
-            file.unlink(missing_ok=True)  # left by a killed writer
+            file.unlink(missing_ok=True)  # a killed writer has left it
         else:
             write(file, blob)
         write(path, data)

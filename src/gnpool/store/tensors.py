@@ -35,9 +35,9 @@ def load(data: bytes) -> dict[str, Tensor]:
 
 @contextmanager
 def checked() -> Iterator[None]:
-    """Turn what reading safetensors raises into :class:`Damaged`: the format's own error, and those of odd headers.
+    """Turn every error of reading safetensors into :class:`Damaged`, those of the format and those of odd headers.
 
-    A type that torch does not know is a ``KeyError``; shapes that no tensor can have are the others.
+    An unknown type raises ``KeyError``; impossible shapes raise the others.
     """
     try:
         yield
@@ -55,5 +55,5 @@ def _plain(value: Any, name: str) -> Tensor:
     if not isinstance(value, Tensor) or value.layout != torch.strided:
         kind = value.layout if isinstance(value, Tensor) else type(value).__name__
         raise TypeError(f"'tensors[{name!r}]' must be a dense tensor or array, got {kind}")
-    # A copy each: the format refuses tensors that share memory, as tied weights do.
+    # A copy of each, since the format refuses tensors that share memory, as tied weights do.
     return value.detach().cpu().clone(memory_format=torch.contiguous_format)

@@ -1,4 +1,4 @@
-"""The files of one unit, loose or in a pack, and the checks before any of them is believed."""
+"""The files of one unit, loose or in a pack, and their checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gnpool.store.keys import RECORD, TENSORS, canonical, place
 from gnpool.store.packs import Pack
 
 SCHEMA = 1
-RECORD_LIMIT = 1 << 28  # bytes; what is longer is no record
+RECORD_LIMIT = 1 << 28  # bytes of the longest record
 
 
 class Found(NamedTuple):
@@ -30,21 +30,21 @@ class Found(NamedTuple):
 
 
 class Files(Protocol):
-    """The two files of a unit, told apart by their suffixes; ``FileNotFoundError`` where there is none."""
+    """The two files of a unit, which differ in their suffixes; a missing one raises ``FileNotFoundError``."""
 
     @property
     def path(self) -> Path:
-        """Where the record is, for messages."""
+        """The path of the record, for messages."""
 
     def size(self, suffix: str) -> int:
         """Bytes of a file."""
 
     def read(self, suffix: str, limit: int) -> bytes:
-        """Its content, if it has at most ``limit`` bytes; more are :class:`Damaged`."""
+        """Its content; more than ``limit`` bytes raise :class:`Damaged`."""
 
 
 class Loose:
-    """Files of their own.
+    """The files of a loose unit.
 
     Args:
         path (pathlib.Path): The record.
@@ -63,7 +63,7 @@ class Loose:
 
 @dataclass(frozen=True)
 class Packed:
-    """Members of a pack."""
+    """The files of a unit in a pack."""
 
     pack: Pack
     name: str  # of the unit below units/, without suffix
@@ -80,7 +80,7 @@ class Packed:
 
 
 def read_unit(files: Files, name: str, *, whole: bool) -> Found:
-    """The unit that belongs at ``name``: :class:`Damaged` if a bit differs, ``FileNotFoundError`` without a record."""
+    """Read the unit at ``name``. :class:`Damaged` if a bit differs, ``FileNotFoundError`` if there is no record."""
     fields = unpack(files.read(RECORD, RECORD_LIMIT))
     _check_schema(files.path, fields)
     _check_fields(fields)
@@ -104,21 +104,21 @@ def read_unit(files: Files, name: str, *, whole: bool) -> Found:
 
 
 def describe(name: str, blob: bytes) -> dict[str, Any]:
-    """What a record tells of its tensors."""
+    """The description of its tensors in a record."""
     file = f"{name.rpartition('/')[2]}{TENSORS}"
     return {"file": file, "bytes": len(blob), "sha256": hashlib.sha256(blob).hexdigest()}
 
 
 def same_results(stored: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    """Whether two records tell of equal results; NaN, which equals nothing, is equal here."""
+    """Whether two records have equal results, where NaN equals NaN."""
     return _results(stored) == _results(given)
 
 
 def _results(fields: Mapping[str, Any]) -> str:
-    whole = fields["dropped"]["of"] if "dropped" in fields else fields["tensors"]  # as it was before it was packed
+    whole = fields["dropped"]["of"] if "dropped" in fields else fields["tensors"]  # as before packing
     try:
         return json.dumps([fields["scores"], whole], sort_keys=True)
-    except RecursionError:  # deeper than anything that a put accepts
+    except RecursionError:  # deeper than any value that `put` accepts
         return ""
 
 
@@ -133,7 +133,7 @@ def _check_schema(path: Path, fields: dict[str, Any]) -> None:
 
 
 def _check_fields(fields: dict[str, Any]) -> None:
-    """A checksum that fits says that the file is as it was written, and not by whom."""
+    """Check the fields too, since a correct checksum does not tell who wrote the file."""
     tensors, dropped = fields.get("tensors", ""), fields.get("dropped")
     problems = {
         "key": not isinstance(fields.get("key"), dict),
@@ -163,4 +163,4 @@ def _place(key: dict[str, Any]) -> str:
     try:
         return place(canonical(key))
     except (TypeError, ValueError, RecursionError) as error:
-        raise Damaged(f"its key is none ({error})") from error
+        raise Damaged(f"its key is not valid ({error})") from error

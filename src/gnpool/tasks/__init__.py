@@ -1,4 +1,4 @@
-"""Synthetic problems whose test graphs and sets are larger than all that a network has seen in training."""
+"""Synthetic problems whose test graphs and sets are larger than those of the training."""
 
 from __future__ import annotations
 

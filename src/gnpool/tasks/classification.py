@@ -1,8 +1,8 @@
 r"""Losses and metrics of classifiers: ``f(scores, batch)`` returns one value per item of ``batch.y``.
 
 Scores have shape (items, classes): logits, or logarithms of probabilities. ``batch.y`` holds the classes as numbers.
-Where ``batch.weight`` is 0 an item does not count. A metric of a whole data set, such as :func:`mcc`, is repeated for
-every item that counts: to be that of the data set and no mean over batches, it must see all of it as one batch.
+An item whose ``batch.weight`` is 0 does not count. A metric of a whole data set, such as :func:`mcc`, is repeated for
+every item that counts. It must see the whole data set as one batch; otherwise the result is a mean over batches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 
 class CrossEntropy:
-    r"""The cross entropy, with classes weighted by the inverse of their shares in the training data if these are given.
+    r"""The cross entropy. If shares of the classes are given, classes are weighted by the inverse of their shares.
 
     As in :class:`torch.nn.CrossEntropyLoss`, the mean over a batch is divided by the mean weight of its items.
 
@@ -46,7 +46,9 @@ class CrossEntropy:
         value = -scores.log_softmax(-1).gather(-1, y[:, None]).squeeze(-1)
         if self.shares is not None:
             if len(self.shares) != scores.size(-1):
-                raise ValueError(f"CrossEntropy: there are {len(self.shares)} shares for {scores.size(-1)} classes")
+                raise ValueError(
+                    f"CrossEntropy: 'shares' must have {scores.size(-1)} values, one a class, got {len(self.shares)}"
+                )
             weights = 1.0 / torch.tensor(self.shares, dtype=scores.dtype, device=scores.device)
             of_item = weights.index_select(0, y)
             value = value * of_item * counts.sum() / (of_item * counts).sum()
@@ -71,7 +73,7 @@ def accuracy(scores: Tensor, batch: Data) -> Tensor:
 
 
 def balanced_accuracy(scores: Tensor, batch: Data) -> Tensor:
-    r"""The mean over the classes that occur of the share of their items that is right, repeated for every item.
+    r"""The share of right items in each class, averaged over the classes that occur and repeated for every item.
 
     Example:
         >>> import torch
@@ -113,7 +115,7 @@ def mcc(scores: Tensor, batch: Data) -> Tensor:
 
 
 def roc_auc(scores: Tensor, batch: Data) -> Tensor:
-    r"""The area under the ROC curve of two classes, repeated for every item; NaN where one of them does not occur.
+    r"""The area under the ROC curve of two classes, repeated for every item; NaN if one of them does not occur.
 
     It is the probability that a random item of class 1 has a higher score than a random item of class 0. Ties count
     half.
@@ -135,7 +137,7 @@ def roc_auc(scores: Tensor, batch: Data) -> Tensor:
         scores = scores[:, 1] - scores[:, 0] if scores.size(1) == 2 else scores[:, 0]
     y, counts = _labels(scores[:, None], batch)
     counted = counts > 0
-    scores = torch.where(counted, scores, torch.inf)  # behind all others: no rank of theirs changes
+    scores = torch.where(counted, scores, torch.inf)  # behind all others, whose ranks do not change
     ascending = scores.sort().values
     below = torch.searchsorted(ascending, scores)
     up_to = torch.searchsorted(ascending, scores, right=True)
@@ -143,7 +145,7 @@ def roc_auc(scores: Tensor, batch: Data) -> Tensor:
     positive, negative = counted & (y == 1), counted & (y == 0)
     ones, zeros = positive.sum().to(scores.dtype), negative.sum().to(scores.dtype)
     above = torch.where(positive, rank, 0.0).sum() - ones * (ones + 1) / 2
-    return _repeated(above / (ones * zeros), counts)  # 0 / 0 where a class is missing
+    return _repeated(above / (ones * zeros), counts)  # 0 / 0 if a class is missing
 
 
 def _labels(scores: Tensor, batch: Data) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,13 @@ class Graph:
         nodes (int): The number n of nodes.
         edges (ndarray): (2, E) sources and destinations; both directions of every edge, sorted by destination, then by
             source.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.tasks import Graph
+        >>> path = Graph.from_pairs(3, np.array([0, 1]), np.array([1, 2]))
+        >>> path.degree.tolist(), path.hops(0).tolist(), path.is_connected()
+        ([1, 2, 1], [0, 1, 2], True)
     """
 
     nodes: int
@@ -66,7 +73,7 @@ class Graph:
         return True
 
     def hops(self, source: int, limit: int | None = None) -> Ints:
-        """(n,) number of edges of the shortest way from ``source``; -1 where there is none of at most ``limit``."""
+        """(n,) number of edges of the shortest path from ``source``; -1 if there is none of at most ``limit``."""
         hops = np.full(self.nodes, -1)
         hops[source] = 0
         frontier, distance = np.array([source]), 0
@@ -75,20 +82,21 @@ class Graph:
             first, length = self.starts[frontier], self.degree[frontier]
             # The edges of all frontier nodes, one range after the other.
             offset = np.repeat(first - np.concatenate(([0], np.cumsum(length)[:-1])), length)
-            reached = self.edges[0, offset + np.arange(offset.size)]  # undirected: sources are neighbours too
+            # the graph is undirected, so sources are neighbours too
+            reached = self.edges[0, offset + np.arange(offset.size)]
             hops[reached[hops[reached] < 0]] = distance
             frontier = np.flatnonzero(hops == distance)
         return hops
 
     def distances(self, source: int, lengths: Floats, limit: int | None = None) -> Floats:
-        """(n,) length of the shortest way from ``source`` by rounds of Bellman and Ford; inf where there is none.
+        """(n,) length of the shortest path from ``source`` by rounds of Bellman and Ford; inf if there is none.
 
         Every node needs a self-loop of length 0.
 
         Args:
-            source (int): Where all ways start.
+            source (int): The node where all paths start.
             lengths (ndarray): (E,) non-negative length of each edge.
-            limit (int, optional): Only ways of at most so many edges count. (default: ``None``, all)
+            limit (int, optional): Only paths of at most this many edges count. (default: ``None``, all)
         """
         distance = np.full(self.nodes, np.inf)
         distance[source] = 0.0

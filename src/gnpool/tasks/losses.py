@@ -1,8 +1,8 @@
 r"""Losses and metrics: ``f(prediction, batch)`` returns one value per item of ``batch.y``, in its precision.
 
-A prediction has shape (items,) or (items, 1). Nothing but ``batch.y``, ``batch.weight`` and the statistics that a task
-adds is read. Where ``batch.weight`` is 0 an item does not count: its value and its gradient are 0, whatever its label,
-so that no NaN of an item that does not matter reaches a mean.
+A prediction has shape (items,) or (items, 1). Only ``batch.y``, ``batch.weight`` and the statistics that a task adds
+are read. An item whose ``batch.weight`` is 0 does not count: its value and its gradient are 0, whatever its label, so
+that its NaN never reaches a mean.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def mape(prediction: Tensor, batch: Data) -> Tensor:
 def median_ape(prediction: Tensor, batch: Data) -> Tensor:
     r"""The median of :func:`mape` over the items that count, repeated for every item.
 
-    Labels near 0 dominate a mean of relative errors and leave a median alone. To be the median of a dataset and
-    not a mean of medians, it must see the whole dataset as one batch.
+    Labels near 0 dominate a mean of relative errors, but do not affect a median. The metric must see the whole data set
+    as one batch; otherwise the result is a mean of medians.
 
     Shapes:
         - **prediction:** (items,) or (items, 1)
@@ -106,8 +106,8 @@ def mean_nll(prediction: Tensor, batch: Data) -> Tensor:
     .. math::
         \tfrac{1}{2} \sum_{i=1}^{n} (x_i - m)^2 + \tfrac{1}{2} m^2 = \tfrac{1}{2} (n + 1) (m - y)^2 + \text{const}
 
-    where y is the MAP estimate and n + 1 the ``precision`` of the batch. The constant, about 15, is left out: it has
-    no gradient, and in front of it the differences between good models would drown.
+    where y is the MAP estimate and n + 1 the ``precision`` of the batch. The constant, about 15, is left out, since it
+    has no gradient and would hide the differences between good models.
 
     Shapes:
         - **prediction:** (items,) or (items, 1)
@@ -137,9 +137,9 @@ def variance_nll(prediction: Tensor, batch: Data, *, floor: float = SMALLEST_VAR
     and :math:`y = B/A` the MAP estimate. A network may predict any number, so s is the prediction or ``floor``,
     whichever is larger.
 
-    Below the floor this loss is flat: a network that starts with negative predictions only, as about every other one
-    does, would never move. None of the published runs shows that, so a prediction below the floor gets the gradient
-    -A/y, which is also that of a prediction of 0.62 y, and recovers. The value is the same with and without.
+    Below the floor this loss is flat, so that a network that starts with negative predictions only would never learn.
+    About half of all networks start so, but none of the published runs shows this. Therefore a prediction below the
+    floor gets the gradient -A/y, which is that of a prediction of 0.62 y, and recovers. The value does not change.
 
     Args:
         prediction (Tensor): The predicted variances.
@@ -170,7 +170,7 @@ def variance_nll(prediction: Tensor, batch: Data, *, floor: float = SMALLEST_VAR
 
 
 def _items(prediction: Tensor, batch: Data) -> tuple[Tensor, Tensor]:
-    """Prediction and label in one shape and in the label's precision; both 1 where an item does not count."""
+    """Prediction and label in the same shape and in the label's precision; both are 1 for items that do not count."""
     y = batch.y
     if prediction.shape != y.shape and prediction.shape != (*y.shape, 1):
         raise ValueError(

@@ -13,8 +13,8 @@ from gnpool.tasks.losses import mae, squared_error
 from gnpool.tasks.streams import Floats, Stream
 from gnpool.tasks.task import PerItem, Request, Task, register
 
-HOPS = 3  # as many as the networks have layers
-FAR = 10.0  # times the number of nodes: the distance that every node but the target starts with
+HOPS = 3  # the number of layers of the networks
+FAR = 10.0  # times the number of nodes is the initial distance of every node but the target
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,9 +22,17 @@ class Rooted:
     r"""A graph with a target node.
 
     Args:
-        graph (Graph): With one self-loop on every node.
-        target (int): The node that distances are measured from.
+        graph (Graph): The graph, with one self-loop on every node.
+        target (int): The node from which distances are measured.
         lengths (ndarray, optional): (E,) length of each edge, 0 for self-loops. (default: ``None``)
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.tasks import Graph, Rooted
+        >>> path = Graph.from_pairs(3, np.array([0, 1]), np.array([1, 2])).with_self_loops()
+        >>> rooted = Rooted(path, target=2)
+        >>> rooted.graph.hops(rooted.target).tolist()
+        [2, 1, 0]
     """
 
     graph: Graph
@@ -38,9 +46,18 @@ class NodeTask(Task):
 
     Args:
         feature (callable): ``feature(rooted)`` returns the (n,) input of the nodes of a :class:`Rooted` graph.
-        label (callable): ``label(rooted, reading)`` returns (n,) labels, and (n,) weights or ``None`` where all count.
-        max_length (dict, optional): Edges have lengths of U(0, c); the c of each split. (default: ``None``, none)
+        label (callable): ``label(rooted, reading)`` returns (n,) labels, and (n,) weights or ``None`` if all nodes
+            count.
+        max_length (dict, optional): The c of each split, if edges have lengths of U(0, c). (default: ``None``, no
+            lengths)
         **rest: See :class:`Task`; all but ``name`` and ``target`` default to what the paper's node tasks share.
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> task = get_task("shortest")
+        >>> (graph,) = task.dataset("train", count=1, structure="tree", sizes=(20, 21))
+        >>> graph.x.shape, graph.edge_weight.shape == (graph.num_edges,), graph.y.shape
+        (torch.Size([20, 1]), True, torch.Size([20]))
     """
 
     level: ClassVar[Literal["node"]] = "node"
@@ -86,7 +103,7 @@ def edge_lengths(graph: Graph, high: float, stream: Stream) -> Floats:
     lengths = np.zeros(source.size)
     down, up = np.flatnonzero(source < destination), np.flatnonzero(source > destination)
     lengths[down] = stream.uniform(down.size, high).astype(np.float32)
-    # Both directions in the order of (larger end, smaller end): `down` has it already.
+    # Both directions are sorted by (larger end, smaller end), which is already the order of `down`.
     lengths[up[np.argsort(source[up] * graph.nodes + destination[up])]] = lengths[down]
     return lengths
 
@@ -97,11 +114,11 @@ def reached(rooted: Rooted, _: str | None) -> tuple[Floats, None]:
 
 
 def distance(rooted: Rooted, reading: str | None) -> tuple[Floats, Floats]:
-    """Distance from the target, and which nodes count; those that do not have the label 0.
+    """The distance from the target, and which nodes count; nodes that do not count have the label 0.
 
-    Readings: ``"three_edges"`` takes the shortest way of at most three edges, for nodes that have one;
-    ``"exact_within_three"`` the shortest way of all, for nodes whose shortest way has at most three edges; ``"exact"``
-    the shortest way of all, for nodes within three hops.
+    There are three readings. ``"three_edges"`` takes the shortest path of at most three edges, for nodes that have one.
+    ``"exact_within_three"`` takes the shortest of all paths, for nodes where this path has at most three edges.
+    ``"exact"`` takes the shortest of all paths, for nodes within three hops.
     """
     graph, target, lengths = rooted.graph, rooted.target, rooted.lengths
     assert lengths is not None

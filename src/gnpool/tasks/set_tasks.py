@@ -13,8 +13,8 @@ from gnpool.tasks.losses import mape, mean_nll, squared_error, variance_nll
 from gnpool.tasks.streams import Floats, Stream
 from gnpool.tasks.task import PerItem, Request, Task, register
 
-KNOWN_MEAN = 5.0  # of the elements of sigma2_map
-ALPHA, BETA = 1.0, 15.0  # of the prior of its variance
+KNOWN_MEAN = 5.0  # the mean of the elements of sigma2_map
+ALPHA, BETA = 1.0, 15.0  # parameters of the prior of its variance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +25,19 @@ class SetTask(Task):
         draw (callable): ``draw(n, reading, stream)`` returns n elements.
         label (callable): ``label(elements)`` returns the label of (n,) elements.
         statistics (callable, optional): ``statistics(elements)`` returns the numbers that the loss needs beside the
-            label, by the name under which the batch has them. (default: ``None``)
+            label, by their names in the batch. (default: ``None``)
         **rest: See :class:`Task`; all but ``name`` and ``target`` default to what the paper's set tasks share.
+
+    Example:
+        >>> from gnpool.tasks import SetTask
+        >>> def draw(n, reading, stream):
+        ...     return stream.uniform(n)
+        >>> task = SetTask(name="my_max", target="max", draw=draw, label=lambda elements: elements.max())
+        >>> for split in ("train", "test"):
+        ...     (one,) = task.dataset(split, count=1)
+        ...     print(len(one.x), bool(one.x.max() == one.y))
+        37 True
+        79 True
     """
 
     level: ClassVar[Literal["set"]] = "set"
@@ -48,7 +59,7 @@ class SetTask(Task):
         stream = request.stream("elements")
         for _ in range(request.count):
             elements = self.draw(stream.integer(*request.sizes), request.reading, stream)
-            # Labels are those of the elements in single precision, in which networks see them.
+            # Labels belong to the elements in single precision, since networks see them so.
             elements = elements.astype(np.float32).astype(np.float64)
             statistics = {} if self.statistics is None else self.statistics(elements)
             yield {
@@ -67,9 +78,9 @@ def unknown_mean(n: int, _: str | None, stream: Stream) -> Floats:
 def unknown_variance(n: int, reading: str | None, stream: Stream) -> Floats:
     r"""n elements of N(5, s).
 
-    What the paper says of s, "sigma of InvGamma(1, 15)", does not fit its numbers when taken at its word: sigma then
-    spans orders of magnitude, and GNP, which is of degree 1, cannot square it. Readings: ``"gamma"`` draws s of
-    Gamma(1) at rate 15, which fits them all; ``"swapped"`` is s = 1 / Gamma(15); ``"literal_sigma"`` is
+    The paper says "sigma of InvGamma(1, 15)". Taken literally this does not fit its numbers: sigma would span orders of
+    magnitude, and GNP, which is of degree 1, cannot square it. There are four readings. ``"gamma"`` draws s from
+    Gamma(1) at rate 15, which fits all numbers. ``"swapped"`` is s = 1 / Gamma(15), ``"literal_sigma"`` is
     :math:`\sqrt{s}` = 15 / Exp(1), and ``"literal_sigma2"`` is s = 15 / Exp(1).
     """
     if reading == "swapped":
@@ -98,12 +109,12 @@ def map_variance(elements: Floats) -> float:
 
 
 def posterior_precision(elements: Floats) -> dict[str, float]:
-    """What :func:`mean_nll` needs: one over the posterior variance."""
+    """The statistics for :func:`mean_nll`: one over the posterior variance."""
     return {"precision": elements.size + 1.0}
 
 
 def map_concentration(elements: Floats) -> dict[str, float]:
-    """What :func:`variance_nll` needs: the power of 1/s in the posterior density."""
+    """The statistics for :func:`variance_nll`: the power of 1/s in the posterior density."""
     return {"concentration": ALPHA + 0.5 * elements.size + 1.0}
 
 

@@ -1,7 +1,7 @@
-"""Random numbers that are the same on every machine and under every version of the libraries.
+"""Random numbers that are the same on every machine and with every version of the libraries.
 
-NumPy promises that a seeded PCG64 always yields the same bits, but not that its distributions do. So only uniform
-doubles are taken from it, and the few distributions that the tasks need are made of them here.
+NumPy promises that a seeded PCG64 always yields the same bits, but makes no promise about its distributions. So only
+uniform doubles are taken from it, and this module computes the few distributions that the tasks need from them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Stream:
     r"""A stream of random numbers that its key determines.
 
     Args:
-        *key (str or int): What the numbers are for. Streams with different keys are independent.
+        *key (str or int): The purpose of the numbers. Streams with different keys are independent.
 
     Example:
         >>> from gnpool.tasks.streams import Stream

@@ -18,8 +18,8 @@ from gnpool.tasks.streams import Ints, Stream
 PROBABILITIES = (0.5, 0.1, 0.9, 0.3, 0.7, 0.2, 0.8, 0.4, 0.6)
 EXPANDER_PROBABILITY = 0.8
 BA_SHARE = (0.05, 0.4)  # edges of a new node, as a share of the final number of nodes
-DEGREE = 4  # of the regular graphs
-MAX_ISOLATED = 7.0  # more nodes without an edge than this, on average, and hardly any drawn graph is connected
+DEGREE = 4  # the degree of the regular graphs
+MAX_ISOLATED = 7.0  # with more isolated nodes than this on average, hardly any drawn graph is connected
 MAX_DRAWS = 100_000
 
 
@@ -28,12 +28,18 @@ class Structure:
     r"""A kind of graphs.
 
     Args:
-        name (str): How it is asked for.
-        title (str): How tables call it.
+        name (str): Its name for :func:`get_structure`.
+        title (str): Its name in tables.
         draw (callable): ``draw(nodes, k, probability, stream)`` returns graph number k of a dataset. An edge
-            ``probability`` of ``None`` is the kind's own.
+            ``probability`` of ``None`` takes the default of the kind.
         min_nodes (int, optional): The smallest number of nodes. (default: ``2``)
         takes_probability (bool, optional): Whether the edge probability can be chosen. (default: ``False``)
+
+    Example:
+        >>> from gnpool.tasks import STRUCTURES, Stream
+        >>> ladder = STRUCTURES["ladder"]
+        >>> ladder.title, ladder.min_nodes, ladder.draw(6, 0, None, Stream("docs")).degree.tolist()
+        ('Ladder', 2, [2, 3, 2, 2, 3, 2])
     """
 
     name: str
@@ -44,13 +50,13 @@ class Structure:
 
 
 def connected_er(nodes: int, probability: float, stream: Stream) -> Graph:
-    """A connected Erdos-Renyi graph: drawn again, with the same number of nodes, until it is connected."""
+    """A connected Erdos-Renyi graph. It is drawn again, with the same number of nodes, until it is connected."""
     isolated = nodes * (1.0 - probability) ** (nodes - 1)
     if isolated <= MAX_ISOLATED:
         for _ in range(MAX_DRAWS):
             first, second = _bernoulli_pairs(nodes, probability, stream)
             degree = np.bincount(first, minlength=nodes) + np.bincount(second, minlength=nodes)
-            if degree.min() == 0 and nodes > 1:  # by far the commonest reason why it is not
+            if degree.min() == 0 and nodes > 1:  # the most common reason why a graph is not connected
                 continue
             graph = Graph.from_pairs(nodes, first, second)
             if graph.is_connected():
@@ -139,7 +145,14 @@ def ladder(nodes: int) -> Graph:
 
 
 def get_structure(name: str) -> Structure:
-    """The kind of graphs of that name."""
+    """The kind of graphs of that name.
+
+    Example:
+        >>> from gnpool.tasks import Stream, get_structure
+        >>> graph = get_structure("tree").draw(10, 0, None, Stream("docs"))
+        >>> graph.nodes, graph.edges.shape[1] // 2, graph.is_connected()
+        (10, 9, True)
+    """
     if name not in STRUCTURES:
         raise ValueError(f"'structure' must be one of {', '.join(STRUCTURES)}, got {name!r}")
     return STRUCTURES[name]

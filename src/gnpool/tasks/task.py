@@ -1,4 +1,4 @@
-"""What a task is, and the register of all tasks."""
+"""The class of tasks, and the register of all tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,14 @@ PerItem = Callable[[Tensor, Data], Tensor]
 
 @dataclass(frozen=True)
 class Request:
-    """One dataset that somebody asked for, checked."""
+    """The checked arguments of :meth:`Task.dataset`.
+
+    Example:
+        >>> from gnpool.tasks import Request, get_structure
+        >>> request = Request("harmonic", "train", 0, 2, (5, 6), get_structure("er"), 0.5, None, None, None)
+        >>> [graph.nodes for graph in request.graphs()], request.stream("features").integer(0, 100)
+        ([5, 5], 75)
+    """
 
     task: str
     split: str
@@ -37,7 +44,7 @@ class Request:
     reading: str | None
 
     def stream(self, purpose: str) -> Stream:
-        """The random numbers for one purpose; those for different purposes, splits or seeds are independent."""
+        """The random numbers for one purpose. They are independent for different purposes, splits and seeds."""
         return Stream(self.task, self.split, self.structure.name if self.structure else "", self.seed, purpose)
 
     def graphs(self) -> Iterator[Graph]:
@@ -54,25 +61,34 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Task(ABC):
-    r"""A synthetic problem: what its data is, how a prediction is judged, and how the paper trains on it.
+    r"""A synthetic problem: its data, its loss and metric, and how the paper trains on it.
 
     The three kinds are :class:`GraphTask`, :class:`NodeTask` and :class:`SetTask`; :func:`get_task` finds a task by its
     name and :func:`register` adds one.
 
     Args:
-        name (str): How it is asked for.
+        name (str): Its name for :func:`get_task`.
         target (str): The label in one line, for tables.
         loss (callable): ``loss(prediction, batch)``, one value per item of ``batch.y``.
-        metric (callable): Of the same form; what tables show.
-        sizes (dict): Smallest number of nodes or elements and the first that is too large, for each split.
+        metric (callable): The metric of tables, called in the same way.
+        sizes (dict): For each split, the smallest number of nodes or elements, and the first number that is too large.
         counts (dict): Number of graphs or sets of each split.
-        epochs (int): How long the paper trains.
-        batch_size (int): Graphs or sets of a batch.
-        aggregation (str, optional): The pooling of neighbours that the label asks for. (default: ``None``)
-        readout (str, optional): The pooling of nodes or elements that the label asks for. (default: ``None``)
-        in_channels (int, optional): Node features. (default: ``1``)
-        readings (tuple, optional): Ways to read the paper where it can be read in several; the first is the
+        epochs (int): Epochs of training in the paper.
+        batch_size (int): Graphs or sets in a batch.
+        aggregation (str, optional): The pooling of neighbours that gives the label. (default: ``None``)
+        readout (str, optional): The pooling of nodes or elements that gives the label. (default: ``None``)
+        in_channels (int, optional): Number of node features. (default: ``1``)
+        readings (tuple, optional): The possible readings of the paper, if it is ambiguous; the first is the
             default. (default: ``()``)
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> task = get_task("maxdegree")
+        >>> task.target, task.aggregation, task.readout
+        ('max of deg(v)', 'sum', 'max')
+        >>> (graph,) = task.dataset("test", count=1, structure="er", sizes=(50, 51))
+        >>> graph.num_nodes, graph.y
+        (50, tensor([31.], dtype=torch.float64))
     """
 
     level: ClassVar[Literal["graph", "node", "set"]]
@@ -93,7 +109,7 @@ class Task(ABC):
 
     @property
     def structures(self) -> tuple[str, ...]:
-        """The kinds of graphs it comes in; none for sets."""
+        """The kinds of graphs that it has; none for sets."""
         return tuple(STRUCTURES) if "structure" in self.options else ()
 
     def dataset(
@@ -111,12 +127,12 @@ class Task(ABC):
     ) -> list[Data]:
         r"""The graphs or sets of one split.
 
-        Equal arguments give equal data on every machine. Each (task, split, structure, seed) has random numbers of its
-        own, and a smaller ``count`` gives the first graphs of the larger one.
+        Equal arguments give equal data on every machine. Each (task, split, structure, seed) has its own random
+        numbers, and a smaller ``count`` gives the first graphs of a larger one.
 
         Args:
             split (str): ``"train"``, ``"val"`` or ``"test"``.
-            seed (int, optional): Another number, other data. (default: ``0``)
+            seed (int, optional): Seed of the data. (default: ``0``)
             count (int, optional): Number of graphs or sets. (default: the paper's)
             sizes (tuple, optional): Smallest number of nodes or elements, and the first that is too
                 large. (default: the paper's)
@@ -177,7 +193,7 @@ class Task(ABC):
         """The fields of every graph or set of a dataset, as arrays."""
 
     def describe(self, split: str) -> str:
-        """The data of one split in a few words."""
+        """A short description of the data of one split."""
         low, high = self.sizes[split]
         things, parts = ("sets", "elements")
         if self.structures:
@@ -204,9 +220,9 @@ _TASKS: dict[str, Task] = {}
 
 
 def register_task(task: Task) -> Task:
-    """Make a task known to :func:`get_task`, and return it; with ``gnpool --load`` the program knows it, too."""
+    """Make a task known to :func:`get_task`, and return it. Use ``gnpool --load`` to make it known to the program."""
     if task.name in _TASKS:
-        raise ValueError(f"there is a task '{task.name}' already; give 'name' another value")
+        raise ValueError(f"there is already a task '{task.name}'; choose another 'name'")
     for field in ("sizes", "counts"):
         if set(getattr(task, field)) != set(SPLITS):
             raise ValueError(
@@ -230,7 +246,7 @@ def get_task(name: str) -> Task:
         ('graph', 200, (50, 100))
     """
     if name not in _TASKS:
-        raise ValueError(f"there is no task {name!r}; there are {', '.join(_TASKS)}")
+        raise ValueError(f"there is no task {name!r}; the names are {', '.join(_TASKS)}")
     return _TASKS[name]
 
 
@@ -276,7 +292,7 @@ def _check_probability(structure: Structure | None, probability: float | None, m
     if probability is None and mean_degree is None:
         return
     if probability is not None and mean_degree is not None:
-        raise ValueError("'probability' and 'mean_degree' say the same; give one of them")
+        raise ValueError("'probability' and 'mean_degree' set the same quantity; pass only one of them")
     assert structure is not None
     if not structure.takes_probability:
         name = "probability" if mean_degree is None else "mean_degree"

@@ -1,4 +1,4 @@
-"""The tangent kernel of the method, checked by machine."""
+"""Numerical checks of the theory by the tangent kernel of the method."""
 
 from gnpool.theory.checks import Check, gradient_formula, run_checks
 from gnpool.theory.graphs import NeighborSums, join, neighbor_sums

@@ -38,13 +38,20 @@ ANGLES = 20_000
 
 @dataclass(frozen=True)
 class Check:
-    """One statement and the number that decides it.
+    """One statement, and the number that decides it.
 
     Args:
-        name (str): What is compared.
-        value (float): What was found.
-        bound (float): What it is held against.
+        name (str): The statement in words.
+        value (float): The computed number.
+        bound (float): The bound of the number.
         above (bool, optional): Whether the value must exceed the bound. (default: ``False``, stay at or below it)
+
+    Example:
+        >>> from gnpool.theory import Check
+        >>> Check("GNP (1, 0) is the sum", value=3e-16, bound=1e-9).holds
+        True
+        >>> Check("the baselines fail", value=55.0, bound=20.0, above=True).holds
+        True
     """
 
     name: str
@@ -120,6 +127,16 @@ def gradient_formula(x: Tensor, p: float, q: float, printed: bool = False) -> Te
         p (float): Exponent.
         q (float): Exponent of the size.
         printed (bool, optional): Take :math:`S = G^p`, as the paper prints it. (default: ``False``)
+
+    Example:
+        >>> import torch
+        >>> from gnpool.theory import gradient_formula
+        >>> x = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
+        >>> gradient_formula(x, p=2.0, q=0.0)
+        tensor([-0.2797], dtype=torch.float64)
+        >>> norm = lambda p: x.pow(p).sum() ** (1 / p)
+        >>> (norm(2 + 1e-6) - norm(2 - 1e-6)) / 2e-6  # the same by differences
+        tensor(-0.2797, dtype=torch.float64)
     """
     powers = x**p
     pooled = x.size(0) ** -q * powers.sum(0) ** (1.0 / p)
@@ -128,7 +145,7 @@ def gradient_formula(x: Tensor, p: float, q: float, printed: bool = False) -> Te
 
 
 def kernels(seed: int = 0) -> list[Check]:
-    """The ways to the tangent kernel against each other, the worst over all readouts."""
+    """Compare the ways to compute the tangent kernel; each number is the worst over all readouts."""
     scalar, plane = _graphs(1, seed), _graphs(2, seed)
     found: dict[str, list[float]] = {}
 
@@ -184,7 +201,7 @@ def minimum_norm(seed: int = 0) -> list[Check]:
 
 
 def jump() -> list[Check]:
-    """GNP with p < 0 leaves out what is not positive, and so jumps where a channel passes 0; with p > 0 it does not."""
+    """GNP with p < 0 leaves out values that are not positive, and so jumps where a channel passes 0, unlike p > 0."""
     rest = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
 
     def gap(p: float) -> float:

@@ -1,4 +1,4 @@
-"""Graphs as the one-layer network sees them: the sum of the neighbours' features at every node."""
+"""Graphs as the input of the one-layer network: the sum of the neighbours' features at every node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 class NeighborSums:
     r"""The vectors :math:`h_u = \sum_{v \in \mathcal{N}(u)} x_v` of several graphs, in double precision.
 
-    The network of the theory reads nothing else of a graph. Where every node has the feature 1, :math:`h_u` is the
+    The network of the theory uses nothing else of a graph. If every node has the feature 1, :math:`h_u` is the
     degree of u.
 
     Args:
@@ -22,6 +22,13 @@ class NeighborSums:
         index (torch.Tensor): The graph of each node, sorted, (N,).
         sizes (torch.Tensor): The number of nodes of each graph, (G,).
         y (torch.Tensor): The label of each graph, (G,).
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import neighbor_sums
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("train", count=3))
+        >>> len(graphs), graphs.channels, len(graphs.h) == int(graphs.sizes.sum())
+        (3, 1, True)
     """
 
     h: Tensor
@@ -65,7 +72,16 @@ def neighbor_sums(dataset: Sequence[Data]) -> NeighborSums:
 
 
 def join(parts: Sequence[NeighborSums]) -> NeighborSums:
-    """Several collections of graphs as one, in the given order."""
+    """Join several collections of graphs in the given order.
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import join, neighbor_sums
+        >>> task = get_task("harmonic")
+        >>> small, large = (neighbor_sums(task.dataset(split, count=2)) for split in ("train", "test"))
+        >>> len(join([small, large]))
+        4
+    """
     starts = [0]
     for part in parts[:-1]:
         starts.append(starts[-1] + len(part))

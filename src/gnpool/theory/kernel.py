@@ -37,6 +37,12 @@ class Directions:
         w (torch.Tensor): The directions, (K, d).
         value_weight (float): Weight of each in the first expectation.
         slope_weight (float): Weight of each in the second.
+
+    Example:
+        >>> from gnpool.theory import scalar_directions
+        >>> rule = scalar_directions()
+        >>> rule.w.flatten().tolist(), rule.value_weight, rule.slope_weight
+        ([1.0, -1.0], 0.5, 0.5)
     """
 
     w: Tensor
@@ -45,18 +51,38 @@ class Directions:
 
 
 def scalar_directions() -> Directions:
-    """The exact rule for one feature: only the two signs of w matter."""
+    """The exact rule for one feature: only the two signs of w matter.
+
+    Example:
+        >>> from gnpool.theory import scalar_directions
+        >>> scalar_directions().w.flatten().tolist()
+        [1.0, -1.0]
+    """
     return Directions(torch.tensor([[1.0], [-1.0]], dtype=torch.float64), 0.5, 0.5)
 
 
 def angular_directions(count: int) -> Directions:
-    """Quadrature for two features: ``count`` angles in even steps."""
+    """Quadrature for two features: ``count`` angles in even steps.
+
+    Example:
+        >>> from gnpool.theory import angular_directions
+        >>> rule = angular_directions(4)
+        >>> rule.w.round(decimals=3).abs().tolist()
+        [[0.707, 0.707], [0.707, 0.707], [0.707, 0.707], [0.707, 0.707]]
+    """
     angle = (torch.arange(count, dtype=torch.float64) + 0.5) * (2.0 * math.pi / count)
     return Directions(torch.stack([angle.cos(), angle.sin()], dim=1), 2.0 / count, 1.0 / count)
 
 
 def random_directions(count: int, channels: int, seed: int = 0) -> Directions:
-    """Monte Carlo: ``count`` draws of w ~ N(0, I), for any number of features."""
+    """Monte Carlo: ``count`` draws of w ~ N(0, I), for any number of features.
+
+    Example:
+        >>> from gnpool.theory import random_directions
+        >>> rule = random_directions(1000, channels=3)
+        >>> rule.w.shape, rule.value_weight
+        (torch.Size([1000, 3]), 0.001)
+    """
     generator = torch.Generator().manual_seed(seed)
     w = torch.randn(count, channels, generator=generator, dtype=torch.float64)
     return Directions(w, 1.0 / count, 1.0 / count)
@@ -69,6 +95,14 @@ class FeatureMap:
     Args:
         value (torch.Tensor): The first block, the pooled values, (G, K).
         slope (torch.Tensor): The second block, their derivatives in w, (G, K d).
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import NormReadout, feature_map, neighbor_sums, random_directions
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("train", count=5, features=(3, 5.0)))
+        >>> phi = feature_map(graphs, NormReadout(2.0), random_directions(100, channels=3))
+        >>> phi.value.shape, phi.slope.shape
+        (torch.Size([5, 100]), torch.Size([5, 300]))
     """
 
     value: Tensor
@@ -105,7 +139,16 @@ def feature_map(graphs: NeighborSums, readout: Readout, directions: Directions) 
 
 
 def linear_head_kernel(phi: FeatureMap) -> Tensor:
-    """The kernel (G, G) of the network whose output is linear in the pooled channels."""
+    """The kernel (G, G) of the network whose output is linear in the pooled channels.
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import NormReadout, feature_map, linear_head_kernel, neighbor_sums, scalar_directions
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("train", count=2))
+        >>> kernel = linear_head_kernel(feature_map(graphs, NormReadout(-1.0), scalar_directions()))
+        >>> (kernel[0, 1] / (graphs.y[0] * graphs.y[1])).round(decimals=6).item()  # the product of the labels
+        1.0
+    """
     return phi.value @ phi.value.T + phi.slope @ phi.slope.T
 
 
@@ -121,6 +164,15 @@ def mlp_head_kernel(phi: FeatureMap) -> Tensor:
 
     Both expectations are functions of the angle between the features extended by a 1, which is taken from their
     distance: an angle from the cosine would lose half of the digits where two graphs are alike.
+
+    Example:
+        >>> import torch
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import NormReadout, feature_map, mlp_head_kernel, neighbor_sums, scalar_directions
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("train", count=4))
+        >>> kernel = mlp_head_kernel(feature_map(graphs, NormReadout(-1.0), scalar_directions()))
+        >>> kernel.shape, bool((torch.linalg.eigvalsh(kernel) > 0).all())
+        (torch.Size([4, 4]), True)
     """
     ones = torch.ones_like(phi.value[:, :1])
     extended = torch.cat([phi.value, ones], dim=1)

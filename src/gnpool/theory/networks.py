@@ -20,7 +20,12 @@ def draw_parameters(width: int, channels: int, head: str = "linear", seed: int =
         width (int): Number m of channels.
         channels (int): Number d of node features.
         head (str, optional): ``"linear"`` or ``"mlp"``. (default: ``"linear"``)
-        seed (int, optional): Another number, another network. (default: ``0``)
+        seed (int, optional): Seed of the network. (default: ``0``)
+
+    Example:
+        >>> from gnpool.theory import draw_parameters
+        >>> {name: tuple(value.shape) for name, value in draw_parameters(width=64, channels=3).items()}
+        {'inner': (64, 3), 'outer': (64,)}
     """
     shapes: dict[str, tuple[int, ...]] = {"inner": (width, channels)}
     if head == "mlp":
@@ -41,6 +46,13 @@ def network(parameters: Parameters, graphs: NeighborSums, readout: Readout) -> T
         f = (2 / m)^{1/2} \sum_j a_j\, \mathrm{ReLU}\Big(m^{-1/2} \sum_k V_{jk}\, y_k + b_j\Big)
 
     where :math:`y_k` pools :math:`\{w_k^\top h_u\}_u`.
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import NormReadout, draw_parameters, neighbor_sums, network
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("train", count=3))
+        >>> network(draw_parameters(64, 1), graphs, NormReadout(-1.0)).shape
+        torch.Size([3])
     """
     width = parameters["outer"].numel()
     pooled = operator_pool(graphs.h @ parameters["inner"].T, graphs, readout)
@@ -63,7 +75,16 @@ def operator_pool(z: Tensor, graphs: NeighborSums, readout: Readout) -> Tensor:
 
 
 def empirical_kernel(parameters: Parameters, graphs: NeighborSums, readout: Readout) -> Tensor:
-    """The tangent kernel (G, G) of one network: inner products of its gradients in all parameters."""
+    """The tangent kernel (G, G) of one network: inner products of its gradients in all parameters.
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import NormReadout, draw_parameters, empirical_kernel, neighbor_sums
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("train", count=3))
+        >>> kernel = empirical_kernel(draw_parameters(4096, 1), graphs, NormReadout(-1.0))
+        >>> round((kernel[0, 1] / (graphs.y[0] * graphs.y[1])).item(), 1)  # 1 at infinite width
+        1.0
+    """
     jacobian = jacrev(network)(parameters, graphs, readout)
     rows = torch.cat([part.flatten(1) for part in jacobian.values()], dim=1)
     return rows @ rows.T
@@ -74,10 +95,18 @@ def train_network(
 ) -> tuple[Parameters, list[float]]:
     r"""Plain gradient descent on :math:`\tfrac12 \sum_i (f(\theta, G_i) - f(\theta_0, G_i) - y_i)^2`.
 
-    The output of the untrained network is taken off, as kernel regression starts at the function 0.
+    The output of the untrained network is subtracted, since kernel regression starts at the function 0.
 
     Returns:
         The trained parameters, and the loss before each step.
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import NormReadout, draw_parameters, neighbor_sums, train_network
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("train", count=3))
+        >>> trained, losses = train_network(draw_parameters(64, 1), graphs, NormReadout(-1.0), steps=20, rate=0.1)
+        >>> len(losses), losses[-1] < losses[0]
+        (20, True)
     """
     start = network(parameters, train, readout)
 

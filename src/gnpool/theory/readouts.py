@@ -1,7 +1,6 @@
-r"""Readouts with their derivatives written out by hand.
+r"""Readouts with derivatives that are written by hand.
 
-The library's operator is not used here: what these formulas give is compared with it, and with automatic
-differentiation, in the checks.
+The library's operator is not used here. The checks compare these formulas with it and with automatic differentiation.
 
 Shapes: N nodes, G graphs, K directions w, so that ``z`` (N, K) holds :math:`z_{uk} = w_k^\top h_u`.
 """
@@ -21,7 +20,19 @@ PLAIN = ("sum", "mean", "max", "min")
 
 
 class Readout(ABC):
-    """A pooling of all nodes of a graph, channel by channel, that is homogeneous of degree 1."""
+    """A pooling of all nodes of a graph, channel by channel, that is homogeneous of degree 1.
+
+    Example:
+        >>> import torch
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import NormReadout, PlainReadout, neighbor_sums
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("test", structure="ladder", sizes=(6, 7), count=1))
+        >>> for readout in (PlainReadout("sum"), NormReadout(2.0)):
+        ...     value, slope = readout.pool(graphs.h, graphs)
+        ...     print(readout.name, value.item(), tuple(slope.shape))
+        sum 14.0 (6, 1)
+        GNP (2, 0) 5.830951894845301 (6, 1)
+    """
 
     name: str
 
@@ -44,6 +55,13 @@ class NormReadout(Readout):
     Args:
         p (float): Exponent, positive or negative, infinite or not.
         q (float): Exponent of the number of nodes. (default: ``0.0``)
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import NormReadout, neighbor_sums
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("test", structure="ladder", sizes=(6, 7), count=1))
+        >>> NormReadout(-1.0).pool(graphs.h, graphs)[0].item(), graphs.y.item()  # the harmonic sum of the degrees
+        (0.375, 0.375)
     """
 
     p: float
@@ -55,7 +73,7 @@ class NormReadout(Readout):
 
     @property
     def name(self) -> str:  # type: ignore[override]  # the others store theirs
-        """How tables call it."""
+        """Its name in tables."""
         return f"GNP ({self.p:g}, {self.q:g})"
 
     def pool(self, z: Tensor, graphs: NeighborSums) -> tuple[Tensor, Tensor]:
@@ -85,6 +103,14 @@ class PlainReadout(Readout):
     Args:
         name (str): ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
         relu (bool, optional): Whether a ReLU stands before the pooling. (default: ``True``)
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import PlainReadout, neighbor_sums
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("test", structure="ladder", sizes=(6, 7), count=1))
+        >>> value, slope = PlainReadout("max").pool(graphs.h, graphs)
+        >>> value.item(), slope.flatten().tolist()  # the two largest degrees share the derivative
+        (3.0, [0.0, 0.5, 0.0, 0.0, 0.5, 0.0])
     """
 
     name: str

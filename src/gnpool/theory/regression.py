@@ -41,5 +41,12 @@ def kernel_regression(kernel: Tensor, y: Tensor, train: int, steps: int | None =
 
 
 def mean_relative_error(prediction: Tensor, y: Tensor) -> float:
-    """The mean of |prediction - y| / |y|, in percent."""
+    """The mean of |prediction - y| / |y|, in percent.
+
+    Example:
+        >>> import torch
+        >>> from gnpool.theory import mean_relative_error
+        >>> round(mean_relative_error(torch.tensor([1.1, 3.0]), torch.tensor([1.0, 2.0])), 2)
+        30.0
+    """
     return 100.0 * ((prediction - y).abs() / y.abs()).mean().item()

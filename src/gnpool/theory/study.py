@@ -1,4 +1,4 @@
-"""Everything that ``gnpool theory`` shows, computed."""
+"""Computes everything that ``gnpool theory`` shows."""
 
 from __future__ import annotations
 
@@ -40,13 +40,20 @@ FEATURE_GRAPHS = 27
 FEATURE_SAMPLES = 2048
 WIDTHS = (16, 64, 256, 1024)
 LINEAR, MLP, VECTOR = "linear head", "MLP head", "linear head, 3 random features"
-LEARNED = 0.01  # percent: below, the target counts as learned exactly
-FAILED = 20.0  # percent: above, it counts as not learned
+LEARNED = 0.01  # percent; with a smaller error the target counts as learned exactly
+FAILED = 20.0  # percent; with a larger error it counts as not learned
 
 
 @dataclass(frozen=True)
 class RegressionRow:
-    """The error of kernel regression with one readout, in percent: on the training graphs and on each test set."""
+    """The error of kernel regression with one readout, in percent: on the training graphs and on each test set.
+
+    Example:
+        >>> from gnpool.theory import RegressionRow
+        >>> row = RegressionRow("linear head", "GNP (-1, 0)", 0.0, {"er": 0.1, "tree": 0.3})
+        >>> max(row.test, key=row.test.get)
+        'tree'
+    """
 
     setting: str
     readout: str
@@ -104,7 +111,7 @@ def run_study(
     Args:
         graphs (int, optional): Number of training graphs of the kernel regressions. (default: ``180``)
         widths (sequence of int, optional): Widths of the networks that are trained. (default: 16, 64, 256, 1024)
-        seed (int, optional): Another number, other graphs, directions and networks. (default: ``0``)
+        seed (int, optional): Seed of graphs, directions and networks. (default: ``0``)
         progress (callable, optional): Called with a few words as each of the :func:`study_steps` begins.
     """
     if graphs < 1:
@@ -112,7 +119,7 @@ def run_study(
     if not widths or min(widths) < 1:
         raise ValueError(f"'widths' must be positive numbers, one at least, got {list(widths)}")
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the work is many small steps, which a busy second core slows down a hundredfold
+    torch.set_num_threads(1)  # the work is many small steps, which a busy second core can slow down a hundredfold
     try:
         return _run_study(graphs, widths, seed, progress if progress is not None else lambda _: None)
     finally:
@@ -150,7 +157,13 @@ def _run_study(graphs: int, widths: Sequence[int], seed: int, tell: Callable[[st
 
 
 def study_steps() -> int:
-    """How many steps :func:`run_study` tells of."""
+    """The number of steps that :func:`run_study` reports.
+
+    Example:
+        >>> from gnpool.theory import study_steps
+        >>> study_steps()
+        7
+    """
     return 4 + len(CASES)
 
 
@@ -189,7 +202,7 @@ def regress(
 
 
 def claims(rows: Sequence[RegressionRow]) -> list[Check]:
-    """What the table of kernel regression must show."""
+    """The statements that the table of kernel regression must satisfy."""
     worst = {(row.setting, row.readout): max(row.test.values()) for row in rows}
     others = [
         row.test[name] for row in rows if row.setting in (LINEAR, MLP) and row.readout != GNP.name for name in LARGER

@@ -1,4 +1,4 @@
-r"""Which pooling learns which target: all of the (p, q) plane against labels of the same family.
+r"""Tests which pooling of the (p, q) plane learns which target of the same family.
 
 For scalar features the kernel of a linear head after ReLU and GNP has rank 1, so kernel regression returns
 :math:`c\, \mathrm{GNP}_{p,q}` with the factor c fitted on the training graphs. The map shows how wrong that is on
@@ -30,7 +30,7 @@ class Target:
     r"""The label :math:`n^{-b} \left(\sum_v \deg(v)^a\right)^{1/a}`, or max or min of the degrees for infinite a.
 
     Args:
-        name (str): How tables call it.
+        name (str): Its name in tables.
         a (float): Exponent of the degrees.
         b (float): Exponent of the number of nodes.
 
@@ -63,7 +63,15 @@ TARGETS = (
 
 
 def target_labels(graphs: NeighborSums, target: Target) -> Tensor:
-    """The labels (G,) of graphs whose nodes have the feature 1."""
+    """The labels (G,) of graphs whose nodes have the feature 1.
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import Target, neighbor_sums, target_labels
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("test", structure="ladder", sizes=(6, 7), count=1))
+        >>> target_labels(graphs, Target("mean", 1.0, 1.0))  # the mean degree
+        tensor([2.3333], dtype=torch.float64)
+    """
     parts = graphs.h[:, 0].split(graphs.sizes.tolist())
     return torch.tensor([target.label(part.tolist()) for part in parts], dtype=torch.float64)
 
@@ -73,10 +81,18 @@ class PlaneMap:
     """The worst error over all test sets, in percent, for every pooling of a grid and one target.
 
     Args:
-        target (Target): What was to be learned.
+        target (Target): The target.
         p (list): Exponents of the columns.
         q (list): Size exponents of the rows.
         error (torch.Tensor): (rows, columns).
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import TARGETS, neighbor_sums, plane_map
+        >>> train, test = (neighbor_sums(get_task("harmonic").dataset(split, count=9)) for split in ("train", "test"))
+        >>> found = plane_map(train, {"er": test}, TARGETS[0], p=[1.0, 2.0], q=[0.0, 1.0])
+        >>> found.target.name, found.error.shape, bool(found.error[0, 0] < 1e-9)  # the sum is (1, 0)
+        ('sum', torch.Size([2, 2]), True)
     """
 
     target: Target

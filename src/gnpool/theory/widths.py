@@ -1,4 +1,4 @@
-"""Networks of growing width beside their kernels: before training, and after gradient descent."""
+"""Compares networks of growing width with their kernels, before training and after gradient descent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ SEEDS = 8
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of network: its pooling, its head, and how many features its nodes have."""
+    """One kind of network: its pooling, its head, and how many features its nodes have.
+
+    Example:
+        >>> from gnpool.theory import CASES
+        >>> [(case.name, case.head, case.channels) for case in CASES][:2]
+        [('GNP (-1, 0), MLP head', 'mlp', 1), ('GNP (2, 0), 2 features', 'linear', 2)]
+    """
 
     name: str
     readout: NormReadout
@@ -95,6 +101,14 @@ def linearization_gap(
     Kernel regression describes training as far as :math:`f(\theta)` follows its first-order expansion at
     :math:`\theta_0`. The difference is a sum over channels; for each graph it is split into the channels where some
     :math:`w_k^\top h_u` has another sign than at the start, and the others.
+
+    Example:
+        >>> from gnpool.tasks import get_task
+        >>> from gnpool.theory import NormReadout, draw_parameters, linearization_gap, neighbor_sums
+        >>> graphs = neighbor_sums(get_task("harmonic").dataset("train", count=3))
+        >>> start = draw_parameters(64, 1)
+        >>> [part.tolist() for part in linearization_gap(start, start, graphs, NormReadout(2.0))]  # nothing was trained
+        [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
     before, after = (graphs.h @ parameters["inner"].T for parameters in (start, end))
     value, slope = readout.pool(before, graphs)

@@ -1,4 +1,4 @@
-"""Training of one model or many at once; knows no task and no network."""
+"""Training of one model or many at once. It knows no task and no network, so that it trains users' modules too."""
 
 from gnpool.training.batches import Batch, Batches
 from gnpool.training.evaluate import evaluate_items, evaluate_mean

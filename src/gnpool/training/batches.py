@@ -1,4 +1,4 @@
-"""Graphs in flat tensors, from which batches are cut, shuffled by a seed alone."""
+"""Data sets of graphs as flat tensors, cut into batches whose order depends on a seed alone."""
 
 from __future__ import annotations
 
@@ -21,10 +21,20 @@ TRANSPOSE = "edge_transpose"  # the order of the edges by source, where they are
 
 
 class Batch:
-    """Tensors by name as attributes: those of the graphs, and the ones that say where each graph is.
+    """A batch of graphs. Its tensors are attributes: those of the graphs, and these, which say where each graph is.
 
-    ``batch`` (N,) graph of each node, ``ptr`` (G + 1,) where each graph begins, ``batch_size`` = G, ``max_nodes`` the
-    size of the largest graph of the whole data set, ``weight`` (items,) where items do not count alike.
+    ``batch`` (N,) is the graph of each node, ``ptr`` (G + 1,) is where each graph begins, ``batch_size`` is G, and
+    ``max_nodes`` is the size of the largest graph of the whole data set. If items do not count alike, ``weight``
+    (items,) holds their weights.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.training import Batches
+        >>> graphs = [Data(x=torch.ones(n, 1), y=torch.tensor([1.0 / n])) for n in (2, 3)]
+        >>> (batch,) = Batches(graphs, seed=None)
+        >>> batch.batch.tolist(), batch.ptr.tolist(), batch.batch_size, batch.max_nodes
+        ([0, 0, 1, 1, 1], [0, 2, 5], 2, 3)
     """
 
     def __init__(self, **fields: Any) -> None:
@@ -62,16 +72,16 @@ class Batch:
 class Batches:
     r"""A data set of graphs, cut into batches.
 
-    The order of epoch k depends on ``seed`` and k alone, so that a run can go on from any epoch, and all replicas of
+    The order of epoch k depends on ``seed`` and k alone, so that a run can resume at any epoch, and all replicas of
     a study see the same batches.
 
     Args:
-        graphs (Sequence[Data]): Graphs, sets (no ``edge_index``) or any PyG data with tensors. A tensor belongs to the
-            nodes, the edges or the graph by its first dimension (that of one graph is 1), the same in all graphs.
+        graphs (Sequence[Data]): Graphs, sets (no ``edge_index``) or any PyG data with tensors. The first dimension of
+            a tensor says whether it belongs to the nodes, the edges or the graph (1), which must be so in all graphs.
         batch_size (int, optional): Graphs in a batch; the last one of an epoch may have fewer. (default: ``64``)
-        seed (int, optional): Of the shuffling; ``None``: in the order given, as for validation. (default: ``0``)
+        seed (int, optional): Seed of the shuffling; ``None`` keeps the given order, as for validation. (default: ``0``)
         sorted_edges (bool, optional): Give ``edge_index`` as a PyG :class:`~torch_geometric.EdgeIndex` sorted by
-            destination, which GNP pools without sorting anew. The edges of each graph are sorted once for it.
+            destination. The edges of each graph are then sorted once, and GNP need not sort them at every call.
             (default: ``False``)
 
     Example:
@@ -154,7 +164,7 @@ class Batches:
 
     @functools.cached_property
     def paddings(self) -> dict[tuple[int, ...], Any]:
-        """What :func:`~gnpool.training.padded.padding_of` has found; it stays with the data, on its way as well."""
+        """The results of :func:`~gnpool.training.padded.padding_of`, which are sent along with the data."""
         return {}
 
     def __len__(self) -> int:
@@ -201,7 +211,7 @@ class Batches:
     def select(self, graphs: Tensor) -> Batches:
         """The batches of the given graphs alone, with the same options."""
         part = copy.copy(self)
-        vars(part).pop("paddings", None)  # those of all graphs
+        vars(part).pop("paddings", None)  # these are the paddings of all graphs
         nodes, edges = self.nodes[graphs], self.edges[graphs]
         rows = {"node": _ranges(self.first_node[graphs], nodes), "edge": _ranges(self.first_edge[graphs], edges)}
         rows["graph"] = graphs
@@ -227,7 +237,7 @@ class Batches:
         return both
 
     def describe(self) -> dict[str, Any]:
-        """What makes these batches: the options, and a checksum of the data."""
+        """The options, and a checksum of the data."""
         digest = hashlib.sha256()
         for name in sorted(self.values):
             digest.update(name.encode())
@@ -250,13 +260,13 @@ def _edge_dim(name: str) -> int:
 
 
 def _is_sorted(first: Tensor, second: Tensor) -> bool:
-    """Whether pairs ascend: by ``first``, and by ``second`` where that is equal."""
+    """Whether pairs ascend by ``first``, and among equals by ``second``."""
     step = first.diff()
     return bool(((step > 0) | ((step == 0) & (second.diff() >= 0))).all())
 
 
 def sorted_edge_index(edge_index: Tensor, nodes: int, transpose: Tensor) -> EdgeIndex:
-    """An EdgeIndex that need not sort: the order by source, which it would compute and keep, is handed to it."""
+    """An EdgeIndex that is given the order by source, which it would otherwise compute by sorting."""
     result = EdgeIndex(edge_index, sparse_size=(nodes, nodes), sort_order="col")
     result._T_perm = transpose
     result._T_index = (edge_index[0][transpose], edge_index[1][transpose])

@@ -31,7 +31,7 @@ def write_checkpoint(path: Path, tensors: dict[str, Tensor], fingerprint: str) -
     except OSError as error:
         raise OSError(
             error.errno,
-            f"fit_many: cannot write the checkpoint ({error.strerror}); the one before it is unharmed",
+            f"fit_many: cannot write the checkpoint ({error.strerror}); the previous checkpoint is unharmed",
             str(path),
         ) from error
 
@@ -39,13 +39,13 @@ def write_checkpoint(path: Path, tensors: dict[str, Tensor], fingerprint: str) -
 def read_checkpoint(
     path: Path, fingerprint: str, check: Callable[[dict[str, Tensor]], None] = lambda tensors: None
 ) -> dict[str, Tensor] | None:
-    """The tensors of a checkpoint; None where there is none, or none that can be used (it is then set aside).
+    """The tensors of a checkpoint; None if there is no checkpoint or it is damaged (it is then renamed).
 
     Args:
         path (pathlib.Path): The checkpoint.
-        fingerprint (str): The study that it must belong to; another is an error.
-        check (Callable, optional): Raises :class:`~gnpool.store.errors.Damaged` if the study could not go on from such
-            tensors: a checksum that fits does not say who wrote them. (default: any will do)
+        fingerprint (str): The study that it must belong to; a checkpoint of another study is an error.
+        check (Callable, optional): Raises :class:`~gnpool.store.errors.Damaged` if the study cannot resume from such
+            tensors, since a correct checksum does not tell who wrote them. (default: all tensors are accepted)
     """
     try:
         metadata, tensors = _content(path)
@@ -59,7 +59,8 @@ def read_checkpoint(
         aside = free_name(path.with_name(f"{path.name}.damaged"))
         path.replace(aside)
         warnings.warn(
-            f"fit_many: the checkpoint {path} is damaged ({damaged}); it is now {aside.name}, and the unit starts anew",
+            f"fit_many: the checkpoint {path} is damaged ({damaged}); it was renamed to {aside.name}, "
+            "and the unit starts from the beginning",
             stacklevel=2,
         )
         return None
@@ -72,14 +73,14 @@ def read_checkpoint(
 
 
 def _content(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """What is written about a checkpoint, and its tensors; only an ordinary file is opened."""
+    """The metadata of a checkpoint, and its tensors; only an ordinary file is opened."""
     check_ordinary(path)
     with reading_tensors(), safe_open(path, framework="pt") as file:
         return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, not a dict
 
 
 def check_like(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    """The names, types and shapes of ``expected``, or :class:`~gnpool.store.errors.Damaged`."""
+    """Raise :class:`~gnpool.store.errors.Damaged` unless names, types and shapes are those of ``expected``."""
     if tensors.keys() != expected.keys():
         odd = sorted(tensors.keys() ^ expected.keys())
         raise Damaged(f"{odd[0]!r} is in it and should not be, or the reverse")
@@ -93,7 +94,7 @@ def check_like(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) ->
 
 
 def fingerprint_of(description: object) -> str:
-    """A short name for anything JSON can hold."""
+    """A short hash of anything JSON can hold."""
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]
 
 

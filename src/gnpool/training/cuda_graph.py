@@ -1,4 +1,4 @@
-"""CUDA: streams of their own for studies side by side, and functions recorded as one graph."""
+"""CUDA: separate streams for studies that run side by side, and functions recorded as one graph."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import torch
 
 _RECORDING = threading.Lock()  # one at a time in a process
 WARM_UP = 3  # calls before recording, as torch asks for: they compile, allocate and choose algorithms
-POOL = 32  # streams that torch hands out in turn, again and again
-RECORDERS = 24  # of them at most to record on: there must be some to work on
-_STREAMS = threading.Lock()  # of the three that follow, by device
-_FREE: dict[int, list[torch.cuda.Stream]] = {}  # streams that were recorded on, and may be again
-_MADE: dict[int, set[int]] = {}  # all of them, by their addresses
-_WORKED: dict[int, list[int]] = {}  # addresses of those that blocks of own_stream work on
-_HERE = threading.local()  # "recorders" by device, of the block of own_stream that this thread is in
+POOL = 32  # torch hands out this many streams in turn
+RECORDERS = 24  # at most this many of them are recorded on; the others are left to work on
+_STREAMS = threading.Lock()  # guards the three dictionaries that follow, which are by device
+_FREE: dict[int, list[torch.cuda.Stream]] = {}  # streams that were recorded on and are free again
+_MADE: dict[int, set[int]] = {}  # the addresses of all streams to record on
+_WORKED: dict[int, list[int]] = {}  # the addresses of the streams that blocks of own_stream work on
+_HERE = threading.local()  # "recorders": those of this thread's block of own_stream, by device
 
 
 def record(call: Callable[[], None], device: torch.device, warm_up: int = WARM_UP) -> Callable[[], None]:
-    """``call`` as a CUDA graph; what comes back replays it. ``call`` itself runs ``warm_up`` times before.
+    """Record ``call`` as a CUDA graph after ``warm_up`` ordinary calls, and return a function that replays it.
 
-    Unlike :class:`torch.cuda.graph` this waits for no work of other threads, which may have queued seconds of it.
+    Unlike :class:`torch.cuda.graph` this does not wait for other threads, which may have queued seconds of work.
     """
     with torch.cuda.device(device):
         recorder = _recorder(torch.cuda.current_device())
@@ -47,13 +47,13 @@ def record(call: Callable[[], None], device: torch.device, warm_up: int = WARM_U
 
 
 class _Recorder:
-    """A stream to record on, which is nobody else's while this object, or a graph recorded on it, lives.
+    """A stream to record on. Nobody else gets it while this object, or a graph recorded on it, lives.
 
-    What another thread does on a stream that is being recorded becomes part of the graph instead of being done. And
-    cuBLAS computes in a workspace that torch keeps for each stream and thread, where the thread of all backward passes
-    is one: graphs recorded on the same stream have the same workspace for good, and would spoil each other's products
-    if they ran side by side. The stream has the usual priority: torch runs a graph with that of the stream on which it
-    was recorded, and those of a higher one let nothing else on the GPU come to its turn.
+    There are two reasons not to share it. What another thread does on a stream that is being recorded becomes part of
+    the graph instead of being done. And torch keeps one cuBLAS workspace for each stream and thread, while all backward
+    passes run in one thread: graphs recorded on the same stream would share a workspace, and would spoil each other's
+    products when they run side by side. The stream has the usual priority, since a graph runs with the priority of the
+    stream on which it was recorded, and a higher one would keep all other work on the GPU waiting.
     """
 
     def __init__(self, device: int) -> None:
@@ -74,13 +74,13 @@ class _Recorder:
 
 
 def _other_stream(device: int, taken: Collection[int]) -> torch.cuda.Stream | None:
-    """One of torch's streams that is not among those, if there is one."""
+    """One of torch's streams that is not ``taken``, if there is one."""
     streams = (torch.cuda.Stream(device) for _ in range(POOL))
     return next((stream for stream in streams if stream.cuda_stream not in taken), None)
 
 
 def _recorder(device: int) -> _Recorder:
-    """That of the block of :func:`own_stream` in this thread; outside of one, another for each graph."""
+    """The recorder of this thread's block of :func:`own_stream`; outside of such a block, a new one for each graph."""
     recorders: dict[int, _Recorder] | None = getattr(_HERE, "recorders", None)
     if recorders is None:
         return _Recorder(device)
@@ -91,14 +91,14 @@ def _recorder(device: int) -> _Recorder:
 
 @contextmanager
 def own_stream(device: torch.device) -> Iterator[None]:
-    """Work of the block goes to a stream of its own, so that studies in several threads share the GPU."""
+    """Run the block on its own stream, so that studies in several threads share the GPU."""
     if device.type != "cuda":
         yield
         return
     index = torch.cuda.current_device() if device.index is None else device.index
     with _STREAMS:
         stream, worked = _other_stream(index, _MADE.get(index, ())), _WORKED.setdefault(index, [])
-        assert stream is not None  # there are more than can be recorded on
+        assert stream is not None  # torch has more streams than can be recorded on
         worked.append(stream.cuda_stream)
     stream.wait_stream(torch.cuda.current_stream(device))
     outer, _HERE.recorders = getattr(_HERE, "recorders", None), {}
@@ -106,7 +106,7 @@ def own_stream(device: torch.device) -> Iterator[None]:
         with torch.cuda.stream(stream):
             yield
     finally:
-        stream.synchronize()  # whoever gets the recorder next must not meet what is still under way
+        stream.synchronize()  # the next owner of the recorder must not start before this work is done
         _HERE.recorders = outer
         with _STREAMS:
             worked.remove(stream.cuda_stream)

@@ -1,4 +1,4 @@
-"""Metrics of one module: item by item, or their mean."""
+"""Metrics of one module, for each item or as a mean."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ def evaluate_items(
         metric (callable): ``metric(prediction, batch)``, one value per item.
         device (str or torch.device, optional): Where to compute.
         forward (callable, optional): How to call the model, as in :func:`fit_many`.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.models import SetNet
+        >>> from gnpool.training import Batches, evaluate_items
+        >>> sets = [Data(x=torch.ones(n, 1), y=torch.tensor([[float(n)]])) for n in (2, 3, 5)]
+        >>> batches = Batches(sets, seed=None)
+        >>> evaluate_items(SetNet(1, "sum", hidden=4), batches, lambda prediction, batch: batch.y)
+        tensor([2., 3., 5.], dtype=torch.float64)
     """
     found = []
     for values, batch in _values(model, batches, metric, device, forward):
@@ -45,7 +55,18 @@ def evaluate_mean(
 ) -> float:
     r"""The weighted mean of ``metric`` over all items, as :func:`fit_many` computes it for validation.
 
-    Arguments as in :func:`evaluate_items`.
+    The arguments are those of :func:`evaluate_items`.
+
+    Example:
+        >>> import torch
+        >>> from gnpool.training import Batch, evaluate_mean
+        >>> model = torch.nn.Linear(1, 1, bias=False)
+        >>> _ = torch.nn.init.constant_(model.weight, 2.0)
+        >>> batch = Batch(x=torch.tensor([[1.0], [3.0]]), y=torch.tensor([[3.0], [6.0]]))
+        >>> def error(prediction, batch):
+        ...     return (prediction - batch.y).abs()
+        >>> evaluate_mean(model, [batch], error, forward=lambda model, batch: model(batch.x))
+        0.5
     """
     sums = [weighted_sum(values, batch) for values, batch in _values(model, batches, metric, device, forward)]
     total, weight = (torch.stack(column).sum() for column in zip(*sums, strict=True))

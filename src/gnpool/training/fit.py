@@ -1,4 +1,4 @@
-r"""``fit_many``: settings times seeds of one model, trained at once."""
+r"""``fit_many`` trains one model with many settings and seeds at once."""
 
 from __future__ import annotations
 
@@ -26,13 +26,32 @@ from gnpool.training.result import Fit
 from gnpool.training.settings import Run, Setting, plan_runs, plan_units
 from gnpool.training.unit import StudyPlan, Unit
 
-UNIT_SIZE = {"cpu": 8, "cuda": 512}  # runs in a work unit, where the caller does not say; a constant on purpose
+UNIT_SIZE = {"cpu": 8, "cuda": 512}  # default number of runs in a work unit; constant, since rounding depends on it
 CHECKPOINT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a work unit stands, after each of its epochs."""
+    """Where a work unit stands after one of its epochs.
+
+    Example:
+        >>> from torch_geometric.data import Data
+        >>> import torch
+        >>> from gnpool.models import SetNet
+        >>> from gnpool.training import Setting, fit_many
+        >>> sets = [Data(x=torch.rand(3, 1), y=torch.ones(1, 1)) for _ in range(4)]
+        >>> seen = []
+        >>> fit = fit_many(
+        ...     lambda: SetNet(1, "sum", hidden=2),
+        ...     sets,
+        ...     lambda prediction, batch: (prediction - batch.y).square(),
+        ...     Setting(lr=1e-3),
+        ...     epochs=2,
+        ...     progress=seen.append,
+        ... )
+        >>> [f"epoch {step.epoch} of {step.epochs}, {step.failed} failed" for step in seen]
+        ['epoch 1 of 2, 0 failed', 'epoch 2 of 2, 0 failed']
+    """
 
     unit: int
     units: int
@@ -40,7 +59,7 @@ class Progress:
     epochs: int
     best: dict[str, float]  # by criterion, the lowest value among the runs of the unit
     failed: int  # runs of the unit that diverged
-    seconds: float  # since the unit began, or went on
+    seconds: float  # since the unit began or resumed
 
 
 def fit_many(
@@ -69,17 +88,17 @@ def fit_many(
     r"""Trains one model under many settings and seeds, all at once.
 
     Each run has its own initialisation, rates, clipping, optimiser and best epoch; only the batches and their order
-    are shared. A run ends up where it would have alone: its gradient depends on its own parameters, and one that
-    diverges is frozen and reported as failed without touching the others.
+    are shared. Each run ends where it would end alone, since its gradient depends on its own parameters only. A run
+    that diverges is frozen and reported as failed; the other runs do not notice.
 
     Runs are grouped in *work units* of ``unit`` runs. A unit is one program: a ``torch.vmap`` over its runs, on one
-    thread of the CPU or as one CUDA graph on a GPU. Rounding depends on which runs share a unit, so units follow
-    from the arguments alone; how many of them run side by side does not matter for the result.
+    thread of the CPU or as one CUDA graph on a GPU. Rounding depends on which runs share a unit, so the arguments
+    alone decide on the units; how many of them run side by side does not change the result.
 
     Args:
         make_model (callable): Makes the module; called once per seed, after seeding torch with it.
-        batches (Batches or Sequence[Data] or Iterable): The training data: PyG graphs, shuffled and batched here, or
-            a :class:`Batches`, or any iterable of ready batches that can be walked once per epoch.
+        batches (Batches or Sequence[Data] or Iterable): The training data: PyG graphs, which are shuffled and batched
+            here, or a :class:`Batches`, or any collection of ready batches that can be iterated in every epoch.
         loss (callable): ``loss(prediction, batch)``, one value per item, or their mean as a 0-d tensor. The mean over
             the items, weighted by ``batch.weight`` if there is one, is minimised.
         settings (Setting or Sequence[Setting]): The hyperparameters to try.
@@ -87,26 +106,26 @@ def fit_many(
         epochs (int, optional): How often to walk through the training data.
         validation (same as batches, optional): Data that selects the best epoch of each run. Without it the last
             epoch counts.
-        criteria (Mapping[str, callable], optional): Further losses, by name; for each the best epoch and the weights
-            there are kept too. The training loss is the criterion ``"loss"``. All are computed in float64 from the
-            predictions, for float32 cannot rank epochs that differ in the eighth digit.
-        batch_size (int, optional): For data given as graphs.
+        criteria (Mapping[str, callable], optional): Further losses by name. For each of them the best epoch and its
+            weights are kept too. The training loss is the criterion ``"loss"``. All are computed from the predictions
+            in float64, since float32 cannot rank epochs that differ in the eighth digit.
+        batch_size (int, optional): Graphs in a batch, if the data are given as graphs.
         forward (callable, optional): ``forward(model, batch)``, how to call the model. By default it is called with
             the attributes of the batch that its ``forward`` names, or with the batch itself.
         schedule (callable, optional): Factor of all learning rates as a function of the epoch, from 0.
         device (str or torch.device, optional): Where to train.
         unit (int, optional): Runs in a work unit. (default: 8 on the CPU, 512 on a GPU)
         workers (int, optional): Units side by side on the CPU, one thread each. (default: the number of threads of
-            torch; 1 if the model has dropout, whose random numbers come from one stream)
-        vectorize (bool, optional): Whether to use ``torch.vmap``, or to loop over the runs of a unit. By default the
-            loop is a fall-back, with a warning.
+            torch; 1 if the model has dropout, since torch has a single stream of random numbers)
+        vectorize (bool, optional): Whether to use ``torch.vmap``, or to loop over the runs of a unit. By default
+            ``torch.vmap`` is tried first, and a warning tells if the loop is used instead.
         cuda_graph (bool, optional): Whether to record the step as a CUDA graph, over batches padded to one shape.
             By default this is tried on a GPU with :class:`Batches`.
         checkpoint (str or Path, optional): A folder. Every unit saves its state there about twice a minute and when
-            it is interrupted, and goes on from what it finds: the result is the same as without interruption.
+            it is interrupted, and resumes from what it finds. The result is the same as without interruption.
         progress (callable, optional): Called with a :class:`Progress` after every epoch of a unit.
         check (callable, optional): Called before every step, from any thread, or with a cluster whenever a unit
-            reports; what it raises ends the training as Ctrl-C does.
+            reports; an exception that it raises ends the training as Ctrl-C does.
         engine (Engine, optional): Who trains the units: a :class:`~gnpool.engine.RayEngine` sends each to its cluster,
             with everything that is passed here, and calls ``progress`` twice a second at most. (default: this process)
 
@@ -203,7 +222,7 @@ def distant_unit(
     units: int,
     state: dict[str, Tensor],
 ) -> dict[str, Tensor]:
-    """Train a unit in another process, on from ``state``; its state at the end."""
+    """Train a unit in another process, starting from ``state``, and return its state at the end."""
     unit = Unit(dataclasses.replace(study, batches=batches, validation=validation), runs)
     unit.load_state(state)
     _advance(unit, number, units, caller.tell, caller.stopped, None)
@@ -221,7 +240,7 @@ def _advance(
     """Train a unit to its end, or until stopped."""
     began = time.monotonic()
     if unit.study.device.type == "cpu":
-        torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
+        torch.set_num_threads(1)  # set for this thread, so that results do not depend on the machine's cores
     with torch.random.fork_rng() if unit.draws else contextlib.nullcontext(), own_stream(unit.study.device):
         while int(unit.epoch) < unit.study.epochs and unit.train_epoch(stopped):
             if saver is not None:
@@ -233,7 +252,7 @@ def _as_batches(data: Any, batch_size: int, seed: int | None) -> Any:
     if isinstance(data, (list, tuple)) and data and all(type(graph) is Data for graph in data):
         return Batches(data, batch_size, seed=seed)
     if hasattr(data, "__next__"):
-        raise TypeError("fit_many: data must be something to walk through in every epoch, got an iterator; use a list")
+        raise TypeError("fit_many: data must last for all epochs, but an iterator can be used only once; pass a list")
     return data
 
 
@@ -244,7 +263,7 @@ def _run_units(
     folder: Path | None,
     progress: Callable[[Progress], None],
 ) -> None:
-    """Run all units, ``workers`` at a time; whatever ends it early, each unit stops between two steps and saves."""
+    """Run all units, ``workers`` at a time. After an error or Ctrl-C each unit stops between two steps and saves."""
     stop, lock = threading.Event(), threading.Lock()
 
     def tell(where: Progress) -> None:
@@ -266,13 +285,13 @@ def _run_units(
         for future in as_completed(futures):
             future.result()
     finally:
-        stop.set()  # after an error or Ctrl-C: the others end between two steps
+        stop.set()  # after an error or Ctrl-C the other units stop between two steps
         pool.shutdown(wait=True, cancel_futures=True)
         torch.set_num_threads(threads)
 
 
 class _Saver:
-    """Keeps the checkpoint of one unit, and brings the unit to where it was."""
+    """Saves the checkpoints of one unit, and loads the unit from its checkpoint."""
 
     def __init__(self, unit: Unit, path: Path) -> None:
         self.unit, self.path = unit, path
@@ -286,7 +305,7 @@ class _Saver:
         check_like(saved, self.unit.state())
         epoch, step = int(saved["unit/epoch"]), int(saved["unit/step"])
         if not 0 <= epoch <= self.unit.study.epochs or step < 0:
-            raise Damaged(f"it stands at step {step} of epoch {epoch}, and {self.unit.study.epochs} epochs are wanted")
+            raise Damaged(f"it is at step {step} of epoch {epoch}, but the study has {self.unit.study.epochs} epochs")
 
     def save_sometimes(self) -> None:
         if time.monotonic() - self.written > CHECKPOINT_SECONDS:
@@ -299,7 +318,7 @@ class _Saver:
 
 def _where(unit: Unit, number: int, units: int, began: float) -> Progress:
     lowest = [kept.value.min() for kept in unit.best.values()]
-    *best, failed, epoch = torch.stack([*lowest, (~unit.alive).sum(), unit.epoch]).tolist()  # one answer of a GPU
+    *best, failed, epoch = torch.stack([*lowest, (~unit.alive).sum(), unit.epoch]).tolist()  # one transfer from the GPU
     return Progress(
         unit=number,
         units=units,

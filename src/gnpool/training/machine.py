@@ -15,14 +15,14 @@ from typing import Any
 
 import torch
 
-COMMIT = "GNPOOL_COMMIT"  # tells it to a copy of the source without its history
-ROOT = Path(__file__).parents[3]  # of the source tree; of an installed package anything
+COMMIT = "GNPOOL_COMMIT"  # environment variable that names the commit of a source copy without git history
+ROOT = Path(__file__).parents[3]  # root of the source tree; meaningless for an installed package
 GIT_SECONDS = 20.0
 CGROUP = Path("/sys/fs/cgroup/memory.max")  # of a container that has less than its machine
 
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
-    """Where a result comes from: device, versions and, in a source tree, the commit."""
+    """The device, the versions and, in a source tree, the commit that results are computed with."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     packages = ("torch", "torch-geometric", "numpy", "numba", "triton")
     found = {"device": f"{device.type}: {name}", "python": platform.python_version(), "versions": _versions(packages)}
@@ -42,7 +42,7 @@ def machine_megabytes() -> float | None:
 
 @functools.cache
 def commit() -> str | None:
-    """The commit of the source that runs, with a plus where it was changed since; None where nobody knows."""
+    """The commit of the running source, with a plus if files were changed since; None if it is unknown."""
     told = os.environ.get(COMMIT)
     git = shutil.which("git")
     if told or git is None or not (ROOT / ".git").exists() or not (ROOT / "src" / "gnpool").is_dir():
@@ -50,7 +50,7 @@ def commit() -> str | None:
     try:
         head = _git(git, "rev-parse", "--short=7", "HEAD")
         changed = _git(git, "status", "--porcelain", "--", "src")
-    except (OSError, subprocess.SubprocessError):  # no history, or one of another user
+    except (OSError, subprocess.SubprocessError):  # there is no history, or it belongs to another user
         return None
     return f"{head}+" if changed else head
 

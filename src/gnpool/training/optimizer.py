@@ -25,8 +25,8 @@ class StackedOptimizer:
         \theta \leftarrow \theta - \frac{\eta}{c_1} \frac{m}{\sqrt{v} / \sqrt{c_2} + \epsilon}
 
     with :math:`c_i = 1 - \beta_i^t` for Adam. RMSprop is :math:`\beta_1 = 0`, :math:`\beta_2 = \alpha`,
-    :math:`c_i = 1`. Every constant is a column, one value a replica; nothing here reads a value back from the device,
-    so that a CUDA graph can hold the step. One kernel takes it where Numba serves the CPU, or Triton the GPU.
+    :math:`c_i = 1`. Every constant is a column with one value per replica. No value is read back from the device, so
+    that a CUDA graph can hold the step. The step is a single kernel if Numba (CPU) or Triton (GPU) is available.
     """
 
     def __init__(self, settings: Sequence[Setting], group_of_column: Tensor, like: Tensor) -> None:
@@ -46,14 +46,14 @@ class StackedOptimizer:
         self.rate = rates[:, group_of_column]  # (R, P)
         decay = column([s.weight_decay for s in settings]) * decayed[group_of_column]
         self.decay = decay.to(like.dtype) if any(s.weight_decay for s in settings) else None
-        self.scale = torch.ones((), dtype=torch.float64, device=like.device)  # of all rates, for schedules
+        self.scale = torch.ones((), dtype=torch.float64, device=like.device)  # factor of all rates, for schedules
         self.steps = torch.zeros((), dtype=torch.float64, device=like.device)
         self.first = torch.zeros_like(like)
         self.second = torch.zeros_like(like)
         self.kernel = _kernel(like.device)
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint must hold, by name; the tensors themselves."""
+        """The tensors that a checkpoint must hold, by name; not copies."""
         return {"steps": self.steps, "first": self.first, "second": self.second}
 
     @torch.no_grad()
@@ -101,7 +101,8 @@ def _triton_step(flat: Tensor, *tensors: Tensor | None) -> None:
     from gnpool.ops.cuda.launch import cdiv, launch
     from gnpool.training.optimizer_cuda import BLOCK, step_kernel  # Triton is optional
 
-    arguments = [flat if tensor is None else tensor for tensor in tensors]  # no decay: a pointer that is not touched
+    # without decay the kernel gets a pointer that it does not use
+    arguments = [flat if tensor is None else tensor for tensor in tensors]
     arguments = [tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor for tensor in arguments]
     R, P = flat.shape
     launch(

@@ -11,9 +11,9 @@ from gnpool.ops.cpu.arithmetic import BLOCK, cast, compiled, pointer, stack
 
 @compiled
 def step_kernel(args, clip_eps):
-    """Updates flat, first and second of the replicas that are alive; ``decay_at`` = 0: no weight decay.
+    """Updates flat, first and second of the replicas that are alive; ``decay_at`` = 0 means no weight decay.
 
-    New values wait in buffers on the stack: nothing that is read aliases them, so that the loop is vectorised.
+    New values go to buffers on the stack first. They alias nothing that is read, so that the loop is vectorised.
     """
     (flat_at, gradient_at, norm_at, alive_at, first_at, second_at, rate_at, decay_at) = args[:8]
     (adam_at, beta1_at, beta2_at, eps_at, clip_at, scale_at, steps_at, R, P) = args[8:]

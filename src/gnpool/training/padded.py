@@ -1,4 +1,4 @@
-"""Epochs of batches that all have one shape, put together on the device: what a CUDA graph needs."""
+"""Epochs whose batches all have one shape, as a CUDA graph needs them; they are put together on the device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch_geometric import EdgeIndex
 from gnpool.training.batches import EDGES, TRANSPOSE, Batch, Batches
 
 LISTS = ("csc_ptr", "csr_ptr", "csr_row", "csr_col")  # what a sorted EdgeIndex keeps, beside TRANSPOSE
-_PADDING = threading.Lock()  # studies side by side that share their batches wait for the one that computes it
+_PADDING = threading.Lock()  # of several studies that share their batches, one computes the padding and the others wait
 
 
 class Padding(NamedTuple):
@@ -27,10 +27,10 @@ class Padding(NamedTuple):
 class PaddedEpochs:
     """The epochs of ``batches``, every batch padded to the largest that the first ``epochs`` epochs have.
 
-    Dummy graphs behind the real ones take the surplus nodes, as many each as the largest graph has at most, and the
-    surplus edges as loops; the rest of them are empty. Items of dummies have weight 0, and their values are copies of
-    real ones, so that losses are finite on them. A whole epoch is put together at once by a few operations on the
-    device.
+    Dummy graphs behind the real ones take the surplus nodes, and the surplus edges as self-loops. No dummy has more
+    nodes than the largest graph; dummies that are not needed are empty. Items of dummies have weight 0, and their
+    values are copies of real ones, so that losses on them are finite. A whole epoch is put together at once by a few
+    operations on the device.
     """
 
     def __init__(self, batches: Batches, epochs: int, device: torch.device) -> None:
@@ -128,7 +128,7 @@ class _Slots:
 
 
 def padding_of(batches: Batches, epochs: int) -> Padding:
-    """:func:`largest`, computed once for all studies that share ``batches``, which keep it and take it along."""
+    """:func:`largest`, computed once for all studies that share ``batches`` and stored with the batches."""
     key = (epochs, batches.batch_size, -1 if batches.seed is None else batches.seed)
     with _PADDING:
         if key not in batches.paddings:
@@ -138,7 +138,7 @@ def padding_of(batches: Batches, epochs: int) -> Padding:
 
 
 def largest(batches: Batches, epochs: int) -> Padding:
-    """The least padding that fits every batch of the first ``epochs`` epochs."""
+    """The smallest padding that fits every batch of the first ``epochs`` epochs."""
     size, longest = batches.batch_size, max(batches.max_nodes, 1)
     starts = np.arange(0, batches.count, size)
     counts = np.diff(starts, append=batches.count)
@@ -148,6 +148,6 @@ def largest(batches: Batches, epochs: int) -> Padding:
         for number in range(epochs if batches.seed is not None else 1)
     ]
     nodes, edges = np.stack(sums, axis=1)  # (epochs, B) each
-    width = int(nodes.max()) + 1  # one node more: surplus edges need a place to go
+    width = int(nodes.max()) + 1  # one node more, since the surplus edges need a node
     dummies = (width - nodes + longest - 1) // longest
     return Padding(width, int(edges.max()), int((counts + dummies).max()))

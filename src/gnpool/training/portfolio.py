@@ -1,4 +1,4 @@
-r"""``fit_portfolio``: one model from several starts of its poolings, and the best of them by validation."""
+r"""``fit_portfolio`` trains a model from several starts of its poolings and chooses by validation."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from gnpool.training.result import Fit, Outcome
 from gnpool.training.settings import Setting
 
 Plan = Callable[[], torch.nn.Module] | torch.nn.Module
-STARTS = ("sum", "mean")  # of each place: the two that networks are built with
+STARTS = ("sum", "mean")  # of each layer; networks are usually built with these two poolings
 ONE_PLACE = ("sum", "mean", "geometric", "l2")
 SETTINGS = tuple(Setting.grid(lr=[1e-2, 3e-3, 1e-3], clip=10.0, optimizer="adam"))
-SHORT = 4  # epochs: below, rates stay as they are
-HELD_OUT = 0.1  # of the graphs, where no validation data is given
+SHORT = 4  # with fewer epochs the rates stay constant
+HELD_OUT = 0.1  # share of the graphs that is used for validation if no validation data are given
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,20 @@ class Portfolio:
         choice (Outcome): The run it comes from: its setting, with the start, its seed and its best epoch.
         fit (Fit): All runs of the plan that the best model was made by.
         fits (tuple[Fit, ...]): The runs of every plan, in the order of the plans.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.models import SetNet
+        >>> from gnpool.training import Setting, fit_portfolio
+        >>> sets = [Data(x=torch.rand(4, 1), y=torch.ones(1, 1)) for _ in range(20)]
+        >>> def error(prediction, batch):
+        ...     return (prediction - batch.y).square()
+        >>> def network():
+        ...     return SetNet(1, "gnpg", hidden=2)
+        >>> found = fit_portfolio(network, sets, error, settings=Setting(lr=1e-2), starts=["sum", "max"], epochs=1)
+        >>> sorted(found.losses), found.choice.seed
+        (['max', 'sum'], 0)
     """
 
     model: torch.nn.Module
@@ -47,7 +61,7 @@ class Portfolio:
 
     @property
     def losses(self) -> dict[str, float]:
-        """The lowest validation loss from each start, lowest first; infinite where every run diverged.
+        """The lowest validation loss of each start, lowest first; infinite if every run of the start diverged.
 
         Where there are several plans, a start is named with the number of its plan, as in ``"2: sum/mean"``.
         """
@@ -78,15 +92,16 @@ def fit_portfolio(
     schedule: Callable[[int], float] | None = None,
     **options: Any,
 ) -> Portfolio:
-    r"""Trains a model from several starts of its GNPs at once, and hands back the best by validation.
+    r"""Trains a model from several starts of its GNPs at once, and returns the best one by validation loss.
 
-    Which start of p and the growth leads to the right pooling depends on the task. The validation loss mostly tells.
-    The runs are replicas of one program (:func:`fit_many`), so that a portfolio costs far less than as many trainings.
+    Which start of p and the growth leads to the right pooling depends on the task. The validation loss usually shows
+    it. The runs are replicas of one program (:func:`fit_many`), so that a portfolio costs far less than separate
+    trainings.
 
     Args:
-        make_model (callable or torch.nn.Module): Makes the module, with :class:`gnpool.GNPAggregation` inside. A module
-            is taken as the plan of one: its weights are drawn anew for each seed. Several plans may be given as a list:
-            each is trained from its own starts, and validation chooses among all runs.
+        make_model (callable or torch.nn.Module): Makes the module, with :class:`gnpool.GNPAggregation` inside. If a
+            module is given, copies of it are trained, with new weights for each seed. A list holds several plans: each is
+            trained from its own starts, and validation chooses among all runs.
         train (Batches or Sequence[Data] or Iterable): The training data, as :func:`fit_many` takes it.
         loss (callable): ``loss(prediction, batch)``, one value per item, or their mean.
         validation (same as train, optional): Data that chooses the epoch and the run. Without it a tenth of the
@@ -153,7 +168,7 @@ def fit_portfolio(
     fit = min(fits, key=lambda fit: validation_loss(fit.best()))
     choice = fit.best()
     if "loss" not in choice.best:
-        raise ValueError("fit_portfolio: every run diverged; are the features and targets of sensible size?")
+        raise ValueError("fit_portfolio: every run diverged; check the scale of features and targets, or lower 'lr'")
     return Portfolio(fit.model(choice), choice, fit, tuple(fits))
 
 
@@ -163,7 +178,7 @@ def validation_loss(run: Outcome) -> float:
 
 
 def default_starts(model: torch.nn.Module) -> tuple[str, ...]:
-    """The starts of a portfolio for a model with as many GNP layers."""
+    """The default starts for a model, which depend on the number of its GNP layers."""
     layers = [module for module in model.modules() if isinstance(module, GNPAggregation)]
     if not layers:
         raise ValueError(f"fit_portfolio: {type(model).__name__} has no GNPAggregation inside")
@@ -173,12 +188,12 @@ def default_starts(model: torch.nn.Module) -> tuple[str, ...]:
 
 
 def falling(epochs: int, epoch: int) -> float:
-    """1 for the first half of the epochs, then down along a line to a hundredth; 1 where there are but a few epochs."""
+    """1 for the first half of the epochs, then linearly down to a hundredth; always 1 if there are few epochs."""
     return 1.0 if epochs < SHORT else max(0.01, min(1.0, 2.0 * (epochs - 1 - epoch) / epochs))
 
 
 def _renewed(plan: torch.nn.Module) -> torch.nn.Module:
-    """A copy of a module with new weights, wherever a part knows how to draw them."""
+    """A copy of a module with new weights in every part that has ``reset_parameters``."""
     model = copy.deepcopy(plan)
     for module in model.modules():
         if module is not model and callable(reset := getattr(module, "reset_parameters", None)):
@@ -190,7 +205,7 @@ def _hold_out(train: Any) -> tuple[list[Data], list[Data]]:
     """The training graphs in two parts, the second for validation."""
     if not isinstance(train, (list, tuple)) or not all(isinstance(graph, Data) for graph in train) or len(train) < 2:
         raise ValueError(
-            "fit_portfolio: give 'validation' data; only from a list of graphs can a part be set aside by itself"
+            "fit_portfolio: pass 'validation'; only from a list of graphs can a part be held out automatically"
         )
     order = np.random.default_rng(0).permutation(len(train)).tolist()
     count = max(1, round(HELD_OUT * len(train)))

@@ -20,8 +20,8 @@ Forward = Callable[[Callable[..., Tensor], Any], Tensor]
 class Program:
     """The model of a stack and what is computed with it, over all replicas at once.
 
-    With ``vectorize`` this is one ``torch.vmap`` over the replicas; without, a loop over them with the same result,
-    for modules that vmap does not take. ``None`` tries the first and falls back to the second with a warning.
+    With ``vectorize=True`` this is one ``torch.vmap`` over the replicas. With ``False`` it is a loop with the same
+    result, for modules that vmap does not support. ``None`` tries vmap and falls back to the loop with a warning.
     """
 
     def __init__(
@@ -39,7 +39,8 @@ class Program:
         self.vectorize = vectorize
         module = stack.module.train()
         named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-        self.tied = len({id(value) for _, value in named}) < len(named)  # looking for ties again takes time
+        # noted, since looking for tied parameters at every call takes time
+        self.tied = len({id(value) for _, value in named}) < len(named)
 
     def losses(self, flat: Tensor, constants: dict[str, Tensor], batch: Any) -> Tensor:
         """(R,) the training loss of every replica: the weighted mean over the items of the batch."""
@@ -73,13 +74,13 @@ class Program:
             if isinstance(module, GNPAggregation):
                 for raw in (name for name, _ in module.named_parameters() if name.startswith("raw_")):
                     value = state.get(f"{path}.{raw}" if path else raw)
-                    if value is not None:  # one that two layers share has the name of the first
+                    if value is not None:  # a parameter that two layers share has the name of the first
                         name = raw.removeprefix("raw_")
                         found[f"{path}.{name}" if path else name] = module.readable(raw, value)
         return found
 
     def _switch(self, training: bool) -> None:
-        if self.stack.module.training is not training:  # it goes through all parts
+        if self.stack.module.training is not training:  # only when needed, since it visits all parts
             self.stack.module.train(training)
 
     def _predict(self, row: Tensor, constants: dict[str, Tensor], batch: Any) -> Tensor:
@@ -106,11 +107,11 @@ class Program:
                 problem = error
         rows = [{name: value[k] for name, value in constants.items()} for k in range(len(flat))]
         result = torch.stack([one(row, own) for row, own in zip(flat.unbind(), rows, strict=True)])
-        if problem is not None:  # an error of the caller's would have come up again
+        if problem is not None:  # the loop works, so that the error is vmap's and not the caller's
             self.vectorize = False
             warnings.warn(
                 f"fit_many: {type(self.stack.module).__name__} does not work under torch.vmap; its runs train one "
-                f"after another, which is slower (vectorize=False says so from the start). The reason: {problem}",
+                f"after another, which is slower. Pass vectorize=False to silence this. The reason: {problem}",
                 stacklevel=2,
             )
         return result
@@ -119,8 +120,8 @@ class Program:
 def by_name(module: torch.nn.Module) -> Forward:
     """Call a module with those attributes of the batch that its ``forward`` names, or with the batch as a whole.
 
-    The batch as a whole goes to a ``forward`` that has one argument without default, of a name the batch does not know,
-    such as ``data``.
+    ``forward`` gets the batch as a whole if it has a single argument without default and the batch has no attribute of
+    that name; an example is ``forward(data)``.
     """
     parameters = list(inspect.signature(module.forward).parameters.values())
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
@@ -144,17 +145,19 @@ def by_name(module: torch.nn.Module) -> Forward:
 def weighted_sum(values: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
     """Weighted sum of a loss over the items of the batch, and the sum of the weights.
 
-    A loss that is one number, a mean already, counts as many times as the batch has graphs.
+    A loss that is a single number is taken as a mean, and counts once for every graph of the batch.
     """
     weight = getattr(batch, "weight", None)
     if values.dim() == 0:
         if weight is not None:
-            raise ValueError("fit_many: with 'weight' in the batch a loss must give one value per item")
+            raise ValueError(
+                "fit_many: the batch has 'weight', so the loss must give one value per item, not their mean"
+            )
         count = values.new_full((), float(getattr(batch, "batch_size", 1)))
         return values * count, count
     values = values.flatten()
     if weight is None:
         return values.sum(), values.new_full((), float(len(values)))
     weight = weight.to(values.dtype).view_as(values)
-    # An item that does not count may be anything, so that 0 times it is not good enough.
+    # The value of an item of weight 0 may be infinite or NaN, so that multiplying by 0 is not enough.
     return torch.where(weight > 0, values * weight, 0.0).sum(), weight.sum()

@@ -1,4 +1,4 @@
-"""What came out of a study: its runs, their curves, and the weights of their best epochs."""
+"""The result of a study: its runs, their curves, and the weights of their best epochs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ from gnpool.training.unit import Unit
 
 @dataclass(frozen=True)
 class Best:
-    """The epoch in which a run was best by one criterion, from 0, and the value it had."""
+    """The epoch in which a run was best by one criterion, counted from 0, and its value then.
+
+    Example:
+        >>> from gnpool.training import Best
+        >>> best = Best(epoch=3, value=0.25)
+        >>> f"lowest loss {best.value} in epoch {best.epoch}"
+        'lowest loss 0.25 in epoch 3'
+    """
 
     epoch: int
     value: float
@@ -27,7 +34,14 @@ class Best:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run: what it was told and how it went. ``best`` is empty if no epoch had a finite value."""
+    """One run: its setting and seed, and its best epoch. ``best`` is empty if no epoch had a finite value.
+
+    Example:
+        >>> from gnpool.training import Best, Outcome, Setting
+        >>> run = Outcome(number=0, setting=Setting(lr=0.01), seed=7, best={"loss": Best(3, 0.25)}, failed=None)
+        >>> run.setting.lr, run.seed, run.best["loss"].epoch
+        (0.01, 7, 3)
+    """
 
     number: int
     setting: Setting
@@ -37,7 +51,27 @@ class Outcome:
 
 
 class Fit:
-    r"""The result of :func:`fit_many`; ``fit.runs`` lists the runs, setting by setting and seed by seed."""
+    r"""The result of :func:`fit_many`; ``fit.runs`` lists the runs, setting by setting and seed by seed.
+
+    Example:
+        >>> import torch
+        >>> from gnpool.training import Batch, Setting, fit_many
+        >>> batch = Batch(x=torch.tensor([[1.0], [2.0]]), y=torch.tensor([[2.0], [4.0]]))
+        >>> fit = fit_many(
+        ...     lambda: torch.nn.Linear(1, 1, bias=False),
+        ...     [batch],
+        ...     lambda prediction, batch: (prediction - batch.y).square(),
+        ...     Setting.grid(lr=[0.1, 1e-4], optimizer="adam"),
+        ...     epochs=300,
+        ...     forward=lambda model, batch: model(batch.x),
+        ... )
+        >>> fit, fit.best_setting().lr
+        (Fit(2 runs, 0 failed), 0.1)
+        >>> fit.curve("loss").shape
+        torch.Size([300, 2])
+        >>> fit.model(fit.best()).weight.round(decimals=3).item()
+        2.0
+    """
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self._units = list(units)
@@ -77,7 +111,7 @@ class Fit:
         return list(self._units[0].watched)
 
     def exponents(self, run: Outcome | int) -> dict[str, dict[str, list[float]]]:
-        """The way of one run through the plane: for each GNP layer its p and q before training and after every epoch.
+        """How the exponents of one run moved: p and q of each GNP layer, before training and after every epoch.
 
         Exponents per channel are averaged.
         """
@@ -98,7 +132,7 @@ class Fit:
         return unit.stack.state_dict(best.flat[k], {name: value[k] for name, value in best.constants.items()})
 
     def model(self, run: Outcome | int, criterion: str = "loss") -> torch.nn.Module:
-        """A module of its own, on the CPU and in evaluation mode, with the weights of a run at its best epoch."""
+        """A new module, on the CPU and in evaluation mode, with the weights of a run at its best epoch."""
         unit, _ = self._place[run if isinstance(run, int) else run.number]
         module = copy.deepcopy(unit.stack.pristine).eval()
         module.load_state_dict(self.state_dict(run, criterion))
@@ -122,7 +156,7 @@ class Fit:
 
 
 def _outcomes(units: Sequence[Unit]) -> list[Outcome]:
-    """What became of every run. Each tensor is copied as a whole: a GPU that others use answers only now and then."""
+    """The outcome of every run. Each tensor is copied as a whole, since each transfer from a busy GPU may wait."""
     found: list[Outcome] = []
     for unit in units:
         best = {name: (kept.epoch.tolist(), kept.value.tolist()) for name, kept in unit.best.items()}

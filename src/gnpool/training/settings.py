@@ -1,4 +1,4 @@
-"""What one training run is told: rates, clipping and optimiser; and which runs make up a work unit."""
+"""The setting of a training run (rates, clipping, optimiser), and which runs make up a work unit."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Setting:
         lr (float): Learning rate of everything but the exponents of GNP.
         lr_p, lr_q, lr_g (float, optional): Learning rates of p, q and the growth of every GNP. (default: those of
             :func:`gnpool.param_groups`)
-        clip (float, optional): Largest norm of the gradient, all parameters together; ``None``: no clipping.
+        clip (float, optional): Largest norm of the gradient of all parameters together; ``None`` means no clipping.
         optimizer (str, optional): ``"rmsprop"`` or ``"adam"``, as in :mod:`torch.optim`.
         betas (tuple[float, float], optional): Adam's.
         alpha (float, optional): RMSprop's smoothing constant.
         eps (float, optional): Added to the denominator of either optimiser.
         weight_decay (float, optional): L2 penalty; the exponents of GNP are spared.
         start (str, optional): Where the GNPs of the model start: the name of a pooling for all of them, or one for
-            each place, from the first layer to the readout, as ``"sum/mean"``; see :func:`set_starts`. (default: where
-            the model has them)
+            each layer, from the first to the readout, as ``"sum/mean"``; see :func:`set_starts`. (default: where the
+            model puts them)
 
     Example:
         >>> from gnpool.training import Setting
@@ -51,7 +51,7 @@ class Setting:
     start: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "betas", tuple(self.betas))  # a list from JSON is as good
+        object.__setattr__(self, "betas", tuple(self.betas))  # JSON gives a list
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"Setting: 'optimizer' must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
         for name in ("lr", "lr_p", "lr_q", "lr_g", "clip", "eps", "weight_decay"):
@@ -59,7 +59,7 @@ class Setting:
             if value is not None and not 0 <= value < math.inf:
                 raise ValueError(f"Setting: '{name}' must be at least 0 and finite, got {value}")
         if self.clip == 0:
-            raise ValueError("Setting: 'clip' must be above 0; None means no clipping")
+            raise ValueError(f"Setting: 'clip' must be above 0, or None for no clipping; got {self.clip}")
         for name, value in (("alpha", self.alpha), ("betas", self.betas[0]), ("betas", self.betas[1])):
             if not 0 <= value < 1:
                 raise ValueError(f"Setting: '{name}' must lie in [0, 1), got {value}")
@@ -73,12 +73,12 @@ class Setting:
 
     @classmethod
     def grid(cls, **options: Any) -> list[Setting]:
-        """All combinations of the given values; a value that is no list is the same in all of them."""
+        """All combinations of the given values; a value that is not a list is the same in all of them."""
         lists = {name: value if isinstance(value, list) else [value] for name, value in options.items()}
         return [cls(**dict(zip(lists, values, strict=True))) for values in itertools.product(*lists.values())]
 
     def to_dict(self) -> dict[str, Any]:
-        """All values, as JSON can hold them; ``Setting(**d)`` is the way back."""
+        """All values in a form that JSON can hold; ``Setting(**d)`` turns them back into a setting."""
         later = {name: value for name in ("lr_g", "start") if (value := getattr(self, name)) is None}
         return {name: value for name, value in asdict(self).items() if name not in later} | {"betas": list(self.betas)}
 
@@ -102,5 +102,5 @@ def plan_runs(settings: Iterable[Setting], seeds: Iterable[int]) -> list[Run]:
 
 
 def plan_units(runs: Sequence[Run], size: int) -> list[list[Run]]:
-    """Runs in work units of ``size``, the last one perhaps smaller: the plan depends on nothing else."""
+    """Runs in work units of ``size``; the last unit may be smaller. The units depend on nothing else."""
     return [list(runs[i : i + size]) for i in range(0, len(runs), size)]

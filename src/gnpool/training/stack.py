@@ -14,7 +14,7 @@ from gnpool.nn import param_groups, set_starts
 
 GROUPS = ("rest", "p", "q", "g")
 M = TypeVar("M", bound=torch.nn.Module)
-_SEEDING = threading.Lock()  # torch's generator is one for all threads
+_SEEDING = threading.Lock()  # torch has a single generator for all threads
 
 
 class Stack:
@@ -35,7 +35,7 @@ class Stack:
     ) -> None:
         begins = list(zip(seeds, starts or [None] * len(seeds), strict=True))
         self.module = begun(make_model, *begins[0])
-        self.pristine = copy.deepcopy(self.module)  # functional_call leaves tensors behind where a part has two names
+        self.pristine = copy.deepcopy(self.module)  # functional_call leaves tensors behind in a part that has two names
         first = _state(self.module)  # before it moves to the device
         self.module.to(device)
         self.trained = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
@@ -46,7 +46,7 @@ class Stack:
         self.sizes = [p.numel() for p in self.trained.values()]
         dtypes = {p.dtype for p in self.trained.values()} | {torch.float32}
         self.dtype = torch.float64 if torch.float64 in dtypes else torch.float32
-        distinct = list(dict.fromkeys(begins))  # runs that differ in their rates alone begin with the same weights
+        distinct = list(dict.fromkeys(begins))  # runs that differ only in their rates begin with the same weights
         states = [first]
         for begin in distinct[1:]:
             states.append(_state(begun(make_model, *begin)))
@@ -57,7 +57,7 @@ class Stack:
         def stacked(parts: list[Tensor]) -> Tensor:
             return torch.stack(parts).index_select(0, places)
 
-        # All is put together on the CPU, and each tensor goes to the device once: copies are few, however many runs.
+        # Tensors are stacked on the CPU, so that the number of copies to the device does not grow with the runs.
         rows = [torch.cat([state[name].to(self.dtype).flatten() for name in self.trained]) for state in states]
         self.flat = stacked(rows).to(device)
         others = [name for name in first if name not in self.trained]
@@ -70,7 +70,7 @@ class Stack:
         return torch.cat([torch.full((p.numel(),), group[id(p)], device="cpu") for p in self.trained.values()])
 
     def unflatten(self, row: Tensor) -> dict[str, Tensor]:
-        """(P,) -> the parameters of one replica by name. ``split`` has one concatenation as its derivative."""
+        """(P,) -> the parameters of one replica by name. By ``split``, whose derivative is a single concatenation."""
         parts = row.split(self.sizes)
         return {
             name: part.view(p.shape).to(p.dtype) for (name, p), part in zip(self.trained.items(), parts, strict=True)
@@ -91,9 +91,16 @@ def begun(make_model: Callable[[], torch.nn.Module], seed: int, start: str | Non
 
 
 def seeded(make_model: Callable[[], M], seed: int) -> M:
-    """A module initialised with ``seed``, whatever other threads do meanwhile, if they make theirs here, too.
+    """A module initialised with ``seed``, even while other threads make modules, if they also use this function.
 
-    Even those whose weights are replaced at once: initialising them draws from the one generator that torch has.
+    Use it for modules whose weights are replaced at once, too: initialising them draws from torch's only generator.
+
+    Example:
+        >>> import torch
+        >>> from gnpool.training import seeded
+        >>> first, again = seeded(lambda: torch.nn.Linear(2, 1), 7), seeded(lambda: torch.nn.Linear(2, 1), 7)
+        >>> torch.equal(first.weight, again.weight)
+        True
     """
     with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -107,7 +114,7 @@ def seeded(make_model: Callable[[], M], seed: int) -> M:
 
 
 def _named(module: torch.nn.Module) -> list[tuple[str, Tensor]]:
-    """Parameters and buffers; one that several parts share comes once."""
+    """Parameters and buffers; a tensor that several parts share comes once."""
     return [*module.named_parameters(), *module.named_buffers()]
 
 

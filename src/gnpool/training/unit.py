@@ -1,4 +1,4 @@
-"""Training one work unit: a fixed list of runs, advanced together, each with its own selection."""
+"""Trains one work unit: a fixed list of runs that advance together, each with its own best epoch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gnpool.training.program import Forward, Loss, Program
 from gnpool.training.settings import Run
 from gnpool.training.stack import Stack
 
-KEPT_BYTES = 31 * 2**20  # just below the most that glibc learns from
+KEPT_BYTES = 31 * 2**20  # just below the largest block from which glibc raises its limits
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class StudyPlan:
 
 
 class Unit:
-    """R runs in training. All that changes is in :meth:`state`, so that copying it back resumes the run."""
+    """R runs in training. :meth:`state` holds everything that changes, so that copying it back resumes the runs."""
 
     def __init__(self, study: StudyPlan, runs: Sequence[Run]) -> None:
         if study.device.type == "cpu":
@@ -99,7 +99,7 @@ class Unit:
         data = {"train": study.batches, "validation": study.validation}
         return {
             "runs": [{**run.setting.to_dict(), "seed": run.seed} for run in self.runs],
-            "model": re.sub(r" at 0x[0-9a-f]+", "", repr(self.stack.module)),  # an address is another in every process
+            "model": re.sub(r" at 0x[0-9a-f]+", "", repr(self.stack.module)),  # addresses differ between processes
             "state": {name: list(value.shape) for name, value in self.state().items()},
             "data": {k: v.describe() if isinstance(v, Batches) else v is not None for k, v in data.items()},
             "schedule": study.schedule and [float(study.schedule(epoch)) for epoch in range(study.epochs)],
@@ -107,7 +107,7 @@ class Unit:
         }
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Go on from what :meth:`state` was at some moment between two steps."""
+        """Resume from a :meth:`state` that was taken between two steps."""
         with torch.no_grad():
             for name, value in self.state().items():
                 value.copy_(state[name])
@@ -127,7 +127,7 @@ class Unit:
             take()
             steps += 1
         if steps == 0:
-            raise ValueError("fit_many: 'batches' gave no batch")
+            raise ValueError("fit_many: 'batches' is empty; it must give at least one batch in every epoch")
         self.history["train"][number] = self.train_loss / steps
         for name, score in self._validation_scores(number).items():
             self.history[name][number] = score
@@ -160,7 +160,7 @@ class Unit:
     def _step(self, batch: Any) -> None:
         flat = self.flat.detach().requires_grad_()
         losses = self.program.losses(flat, self.constants, batch)
-        (gradient,) = torch.autograd.grad(losses.sum(), flat)  # a replica's loss depends on its own row alone
+        (gradient,) = torch.autograd.grad(losses.sum(), flat)  # the loss of a replica depends on its own row only
         with torch.no_grad():
             norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
             finite = torch.isfinite(norm) & torch.isfinite(losses)[:, None]
@@ -205,11 +205,11 @@ class Unit:
                 raise
             warnings.warn(
                 f"fit_many: the step cannot be recorded as a CUDA graph and runs operation by operation, which is "
-                f"slower (cuda_graph=False says so from the start). The reason: {error}",
+                f"slower. Pass cuda_graph=False to silence this. The reason: {error}",
                 stacklevel=2,
             )
             self._may_record = False
-        self.load_state(before)  # recording takes some steps
+        self.load_state(before)  # undo the steps that recording has taken
 
 
 class _Recorded:
@@ -248,14 +248,15 @@ def _to(batch: Any, device: torch.device) -> Any:
 def _keep_freed_memory() -> None:
     """Let the memory that a step frees stay with the process for the next step.
 
-    By default glibc gives blocks of a few MiB back to the system, and a quarter of a step is page faults. Freeing one
-    large block moves the sizes from which it does so up there, for good. Other allocators take no notice.
+    By default glibc returns blocks of a few MiB to the system, and page faults take a quarter of a step. Freeing one
+    large block raises the size from which glibc does so, for the rest of the process. Other allocators are not
+    affected.
     """
     torch.empty(KEPT_BYTES, dtype=torch.uint8, device="cpu")
 
 
 def _has_dropout(module: torch.nn.Module) -> bool:
-    """Whether a module is a dropout, or has an attribute of that name, as PyG's that call torch's function do."""
+    """Whether a module is a dropout or has an attribute of that name, as PyG's layers that call torch's function do."""
     rates = getattr(module, "dropout", 0.0)
     rates = rates if isinstance(rates, (list, tuple)) else [rates]
     return isinstance(module, _DropoutNd) or any(isinstance(rate, (int, float)) and rate > 0 for rate in rates)

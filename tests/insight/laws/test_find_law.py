@@ -196,10 +196,10 @@ def test_features_have_the_names_they_are_given():
 
 
 REFUSED = {
-    "few": (lambda: sets(10, torch.sum), {}, "too few"),
-    "not finite": (lambda: sets(40, lambda x: math.nan), {}, "not finite"),
-    "names": (lambda: sets(40, torch.sum), {"features": ["a", "b"]}, "2 names for 1 columns"),
-    "no graphs": (list, {}, "no graphs"),
+    "few": (lambda: sets(10, torch.sum), {}, "at least 30 targets"),
+    "must be finite": (lambda: sets(40, lambda x: math.nan), {}, "must be finite"),
+    "names": (lambda: sets(40, torch.sum), {"features": ["a", "b"]}, "1 columns, but .* 2 names"),
+    "no graphs": (list, {}, "is empty"),
     "no targets": (lambda: [Data(x=torch.ones(3, 1))] * 40, {}, "target 'y'"),
     "half a class": (lambda: sets(40, lambda x: 0.5), {"classes": True}, "numbered from 0"),
     "shape of y": (lambda: [Data(x=torch.ones(3, 1), y=torch.ones(2))] * 40, {}, "one number for each graph"),

@@ -91,16 +91,16 @@ def test_probabilities_follow_from_the_share_of_wrong_classes(share, expected):
 
 REFUSED = {
     "level": ({"level": "edge"}, "'level' must be one of"),
-    "feature": ({"terms": [{"feature": 1, "poolings": [], "closed": False, "readout": True}]}, "has feature 1"),
+    "feature": ({"terms": [{"feature": 1, "poolings": [], "closed": False, "readout": True}]}, "names feature 1"),
     "exponent": (
         {"terms": [{"feature": 0, "poolings": [["nan", 0, False]], "closed": False, "readout": True}]},
-        "no number",
+        "must be a number",
     ),
     "cuts": ({"cuts": [math.nan], "order": [0, 1]}, "'cuts' must be numbers"),
-    "places": ({"terms": [{"feature": 0, "poolings": [], "closed": False, "readout": True}]}, "has 0 poolings"),
-    "names": ({"features": ["a", "b"]}, "2 names for 1 features"),
-    "order": ({"cuts": [0.5], "order": [0]}, "need 2 classes"),
-    "classes": ({"cuts": [0.5], "order": [0, 4], "out_channels": 2}, "has class 4"),
+    "places": ({"terms": [{"feature": 0, "poolings": [], "closed": False, "readout": True}]}, "got 0"),
+    "names": ({"features": ["a", "b"]}, "must hold 1 names, got 2"),
+    "order": ({"cuts": [0.5], "order": [0]}, "must hold 2 classes"),
+    "classes": ({"cuts": [0.5], "order": [0, 4], "out_channels": 2}, "got 4"),
 }
 
 

@@ -93,5 +93,5 @@ def test_what_cannot_be_asked_for(options: dict[str, object], message: str) -> N
 
 
 def test_a_name_that_is_not_there() -> None:
-    with pytest.raises(ValueError, match="there is no benchmark 'mnist'; there are good_motif_size"):
+    with pytest.raises(ValueError, match="there is no benchmark 'mnist'; the names are good_motif_size"):
         get_benchmark("mnist")

@@ -1,4 +1,4 @@
-"""Learned poolings replaced by exact ones: proposals, looks, refits, and the one criterion that chooses."""
+"""Replaces learned poolings by exact ones: proposals, short looks, refits, and the criterion that chooses."""
 
 from gnpool.insight.crystallize.replace import replaced
 from gnpool.insight.crystallize.search import READ_GRAPHS, SETTINGS, crystallize

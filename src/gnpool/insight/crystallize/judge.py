@@ -1,4 +1,4 @@
-"""The one criterion: the simplest trial that no other beats, graph by graph and under every setting."""
+"""The criterion: the simplest trial that no other beats, compared graph by graph under every setting."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gnpool.insight.crystallize.trial import Trial, rounding_of
 from gnpool.training import Batches
 from gnpool.training.program import Forward, Loss, weighted_sum
 
-ERRORS = 2.0  # standard errors that a difference must exceed: chance alone passes them once in 40 comparisons
-FEW = 10  # graphs, below which the items of the graphs are compared one by one
+ERRORS = 2.0  # a difference must exceed this many standard errors; chance exceeds them once in 40 comparisons
+FEW = 10  # with fewer graphs than this, their items are compared one by one
 
 
 class Judge:
-    """Losses of models on the graphs that judge, and what is not worth a difference there.
+    """Measures models on the graphs that judge, and decides which differences count.
 
     Args:
         model (torch.nn.Module): The model as it was given, for the shape of its predictions.
@@ -37,7 +37,8 @@ class Judge:
         self.batches.seed = None
         first = self.batches.cut(torch.arange(min(2, batches.count), device="cpu"))
         with torch.no_grad():
-            if self._values(model.to(self.device).eval(), first)[0].dim() == 0:  # a mean already: graph by graph
+            # the loss gives a mean, so take one graph at a time
+            if self._values(model.to(self.device).eval(), first)[0].dim() == 0:
                 self.batches.batch_size = 1
         self.weight = torch.ones(0, device="cpu")  # of each graph
         self.given = self.losses(model)
@@ -46,25 +47,25 @@ class Judge:
 
     @torch.no_grad()
     def losses(self, model: torch.nn.Module) -> Tensor:
-        """The loss of each graph, in float64 and on the CPU; of each item where there are few graphs."""
+        """The loss of each graph, in float64 and on the CPU; of each item if there are few graphs."""
         model = model.to(self.device).eval()
         parts = [self._per_graph(*self._values(model, batch)) for batch in self.batches]
         total, self.weight = (torch.cat(column).cpu() for column in zip(*parts, strict=True))
         return torch.where(self.weight > 0, total / self.weight.clamp(min=1e-300), 0.0)
 
     def mean(self, losses: Tensor) -> Tensor:
-        """(..., graphs) -> the mean over the graphs, as :func:`~gnpool.training.evaluate_mean` has it."""
+        """(..., graphs) -> the mean over the graphs, as :func:`~gnpool.training.evaluate_mean` computes it."""
         mean: Tensor = (self.weight * losses).sum(-1) / self.weight.sum()
         return mean
 
     def perfect(self, trial: Trial) -> bool:
-        """Whether nothing can beat it: where no loss is below 0, one that is below rounding."""
+        """Whether nothing can beat the trial: its loss is below rounding, and no loss is negative."""
         return 0 <= trial.loss <= self.rounding
 
     def beats(self, one: Trial, other: Trial) -> bool:
         """Whether ``one`` has the lower loss under every setting, by more than chance and rounding explain.
 
-        A setting under which both diverged says nothing.
+        A setting under which both diverged does not count.
         """
         pairs = list(zip(one.losses, other.losses, strict=True))
         alive = [(a, b) for a, b in pairs if bool(a.isfinite().all() | b.isfinite().all())]
@@ -76,10 +77,10 @@ class Judge:
         choice = min(good, key=lambda trial: (trial.complexity, trial.loss))
         lowest = min(trial.loss for trial in tried)
         if self.perfect(choice):
-            return choice, f"the simplest that is exact up to rounding, {choice.loss:.3g}"
+            return choice, f"it is the simplest trial that is exact up to rounding, with loss {choice.loss:.3g}"
         if len(good) == 1:
             return choice, f"it beats the others, {choice.loss:.3g}"
-        return choice, f"the simplest of {len(good)} that no other beats, {choice.loss:.3g}; lowest {lowest:.3g}"
+        return choice, f"it is the simplest of {len(good)} that no other beats, {choice.loss:.3g}; lowest {lowest:.3g}"
 
     def _lower(self, one: Tensor, other: Tensor) -> bool:
         if not bool(one.isfinite().all()):
@@ -101,7 +102,7 @@ class Judge:
         return self.loss(self.call(model, here).double(), wide), wide
 
     def _per_graph(self, values: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
-        """The summed loss and the weight of each graph, or of each item where there are few graphs."""
+        """The summed loss and the weight of each graph, or of each item if there are few graphs."""
         weight = getattr(batch, "weight", None)
         weight = torch.ones_like(values) if weight is None else weight.to(values.dtype).reshape(values.shape)
         values = torch.where(weight > 0, weight * values, 0.0)
@@ -113,7 +114,7 @@ class Judge:
         return sums[0], sums[1]
 
     def _best_constant(self, model: torch.nn.Module) -> float:
-        """The lowest mean loss that one answer for all has."""
+        """The lowest mean loss that a constant prediction can reach."""
         with torch.no_grad():
             batches = [batch.to(self.device) for batch in self.batches]
             answers = [self.call(model, batch).double() for batch in batches]

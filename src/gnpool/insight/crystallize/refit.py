@@ -1,4 +1,4 @@
-"""Refits of a search: what they begin with, where they keep their state, and what they have cost so far."""
+"""The refits of a search: their initial weights, their checkpoints, and how many steps they took."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from gnpool.training import Batches, Setting, fit_many, seeded
 from gnpool.training.checkpoint import fingerprint_of
 from gnpool.training.program import Forward, Loss
 
-PASSES = 4  # of a look over its graphs, at least: a short look takes a part of them
+PASSES = 4  # a look makes at least this many passes over its graphs; a short look takes only some of the graphs
 
 
 @dataclass
 class Refits:
-    """The refits of one search, each with a checkpoint of its own.
+    """The refits of one search, each with its own checkpoint.
 
     Args:
         model (torch.nn.Module): The model as it was given.
-        data (Batches): What to refit with.
-        judge (Judge): Who measures what comes out.
+        data (Batches): The graphs to refit on.
+        judge (Judge): Measures the refitted models.
         loss, call, settings, epochs, device, checkpoint, check: As in :func:`~gnpool.insight.crystallize`.
         steps (int): Steps of training so far.
     """
@@ -49,7 +49,7 @@ class Refits:
 
     def __post_init__(self) -> None:
         self.origin = checksum(self.model)
-        self.seed = int(self.origin[:8], 16)  # models that learned from other weights begin with other fresh ones
+        self.seed = int(self.origin[:8], 16)  # models with other learned weights also get other fresh weights
 
     @property
     def whole(self) -> int:
@@ -57,26 +57,26 @@ class Refits:
         return self.epochs * len(self.data)
 
     def made(self, trial: Trial) -> torch.nn.Module:
-        """The network of a trial, with the weights that it has come to."""
+        """The network of a trial, with its current weights."""
         module = replaced(self.model, trial.poolings, trial.biases)
         if trial.state:
             module.load_state_dict(trial.state)
         return module
 
     def begun(self, trial: Trial) -> torch.nn.Module:
-        """The same, where it has no weights yet with learned ones or fresh ones."""
+        """The network of a trial; if it has no weights yet, it gets the learned weights or fresh ones."""
         if trial.state or not trial.fresh:
             return self.made(trial)
         return replaced(renewed(self.model), trial.poolings, trial.biases)
 
     def child(self, trial: Trial, parent: Trial) -> Trial:
-        """A trial that begins with the weights of another one, and at first gives the same."""
+        """A trial that starts from the weights of its parent and at first computes the same."""
         module = seeded(functools.partial(self.made, replace(trial, state={})), 0)
         origin = seeded(functools.partial(self.made, parent), 0)
         return replace(trial, state=inherited(module, origin).state_dict())
 
     def look(self, trial: Trial, name: str, steps: int) -> Trial:
-        """A short refit under the first setting, of about so many steps but no more than a whole one."""
+        """A short refit under the first setting, of about ``steps`` steps, and never longer than a whole refit."""
         steps = min(steps, self.whole)
         size = self.data.batch_size
         part = first(self.data, max(size, steps * size // PASSES))
@@ -87,7 +87,7 @@ class Refits:
         return self._refit(trial, "refitted", f"refitted{number}", self.data, self.epochs, self.settings)
 
     def finish(self, trial: Trial, name: str, data: Batches) -> Trial:
-        """The trial refitted on other data, or as it was where that does not serve it better there."""
+        """The trial refitted on other data, or unchanged if the refit does not lower its loss on them."""
         if trial.setting is None:
             return trial
         judge = Judge(self.made(trial), data, self.loss, self.call, self.device)
@@ -121,7 +121,7 @@ class Refits:
             schedule=functools.partial(falling, epochs),
             device=self.device,
             cuda_graph=False if stage == "screened" else None,  # recording takes longer than a look
-            vectorize=False if torch.device(self.device).type == "cpu" else None,  # vmap over few runs saves nothing
+            vectorize=False if torch.device(self.device).type == "cpu" else None,  # vmap saves nothing with so few runs
             checkpoint=None if self.checkpoint is None else Path(self.checkpoint) / f"{name}-{mark}",
             check=self.check,
         )
@@ -149,7 +149,7 @@ class Refits:
 
 
 def checksum(model: torch.nn.Module) -> str:
-    """Of the weights: refits of equal networks that were trained differently begin elsewhere."""
+    """A checksum of the weights, so that equal networks with other weights get other refits."""
     digest = hashlib.sha256()
     for value in (*model.parameters(), *model.buffers()):
         digest.update(value.detach().double().numpy().tobytes())
@@ -157,5 +157,5 @@ def checksum(model: torch.nn.Module) -> str:
 
 
 def falling(epochs: int, epoch: int) -> float:
-    """Rates fall along a cosine, to a thousandth."""
+    """The factor of the rates, which falls along a cosine to a thousandth."""
     return 0.001 + 0.999 * 0.5 * (1 + math.cos(math.pi * epoch / max(1, epochs - 1)))

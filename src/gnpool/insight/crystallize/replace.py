@@ -1,4 +1,4 @@
-"""Networks with exact poolings in place of learned ones, and the weights that they begin with."""
+"""Networks with exact poolings in place of learned ones, and the weights that they start from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from gnpool.insight.proposals import Poolings
 
 
 def replaced(model: torch.nn.Module, poolings: Poolings, biases: bool = True) -> torch.nn.Module:
-    """A copy of the model with exact poolings in the named layers, and perhaps without biases."""
+    """A copy of the model with exact poolings in the named layers; ``biases=False`` also removes all biases.
+
+    Example:
+        >>> from gnpool.insight.crystallize import replaced
+        >>> from gnpool.models import SetNet
+        >>> exact = replaced(SetNet(1, "gnpg", hidden=8), {"pool": {"one": "max"}})
+        >>> exact.pool
+        CrystalAggregation(8, max[0:8])
+    """
     model = copy.deepcopy(model)
     layers = gnp_layers(model)
     for path, names in poolings.items():
@@ -33,7 +41,7 @@ def replaced(model: torch.nn.Module, poolings: Poolings, biases: bool = True) ->
 
 
 def renewed(model: torch.nn.Module) -> torch.nn.Module:
-    """A copy with fresh weights, wherever a module knows how to make them; frozen ones stay."""
+    """A copy with fresh weights in every module that has ``reset_parameters``; frozen weights stay."""
     model = copy.deepcopy(model)
     frozen = [(weight, weight.detach().clone()) for weight in model.parameters() if not weight.requires_grad]
     for module in model.modules():
@@ -46,9 +54,9 @@ def renewed(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def inherited(model: torch.nn.Module, parent: torch.nn.Module) -> torch.nn.Module:
-    """The model with the weights of another that has other poolings, or biases where it has none.
+    """The model with the weights of ``parent``, which may have other poolings and other biases.
 
-    Weights behind new poolings and biases that the other lacks are 0: to what is kept, nothing is added at first.
+    The weights behind new poolings are 0, as are biases that the parent lacks, so that at first they add nothing.
     """
     old, new = dict(parent.named_modules()), dict(model.named_modules())
     known = parent.state_dict()
@@ -79,7 +87,7 @@ def _columns(crystal: CrystalAggregation) -> dict[tuple[int, int, str], slice]:
 
 
 def keeps_width(model: torch.nn.Module, poolings: Poolings) -> bool:
-    """Whether the layers give as many channels as before: without a mixing layer each branch has one pooling."""
+    """Whether the layers keep their output channels: without a mixing layer each branch must have one pooling."""
     layers = gnp_layers(model)
     return all(
         not names

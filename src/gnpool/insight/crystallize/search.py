@@ -1,4 +1,4 @@
-r"""``crystallize``: from "about the sum" to the sum, where the data agree."""
+r"""``crystallize`` replaces a pooling that is nearly the sum by the sum, if held-out graphs agree."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ from gnpool.training import Batches, Setting, seeded
 from gnpool.training.program import Forward, Loss, by_name
 
 READ_GRAPHS = 200  # validation graphs that the reading looks at
-SETTINGS = (  # the first one alone for looks
+SETTINGS = (  # looks use only the first one
     Setting(lr=1e-2, lr_p=3e-2, optimizer="adam"),
     Setting(lr=3e-3, lr_p=3e-2, optimizer="adam"),
     Setting(lr=1e-3, lr_p=1e-2, optimizer="adam"),
 )
-FIRST = (64, 128)  # steps of the looks at all that is proposed
-MOVES, MOVE_STEPS, PARENTS = 2, 64, 4  # rounds of looks at the neighbours of the best, steps of each, and how many best
-NEIGHBOURS = 2  # in one round at most, times the combinations that were proposed
-HALVING = ((12, 128), (6, 256))  # poolings that go on, and the steps of their looks
-FINALISTS = 3  # poolings that are refitted under all settings
-APPEALS = 4  # how often what is simpler than the choice is refitted from its weights, at most
+FIRST = (64, 128)  # steps of the two looks at every proposed combination
+# rounds of looks at the neighbours of the best trials, steps of a look, and how many best trials
+MOVES, MOVE_STEPS, PARENTS = 2, 64, 4
+NEIGHBOURS = 2  # a round looks at no more neighbours than this factor times the proposed combinations
+HALVING = ((12, 128), (6, 256))  # how many combinations survive each round, and the steps of its looks
+FINALISTS = 3  # combinations that are refitted under all settings
+APPEALS = 4  # how often, at most, trials simpler than the choice are refitted from its weights
 
 
 def crystallize(
@@ -61,15 +62,15 @@ def crystallize(
 
     The reading of the model (:func:`read`, on validation data) proposes named poolings for each GNP layer. Combinations
     of them are tried by successive halving: with the biases of all linear layers and without, from the learned weights
-    and from fresh ones. Many get a short look, the better ones longer looks, and the best of them, with a second
-    pooling or another one in some place. The finalists, and the model with its learned GNP, are refitted under all
-    settings. One trial *beats* another if under every setting its loss is lower by more than two standard errors of the
-    difference, graph by graph, and by more than rounding. **The simplest trial that no other beats is chosen.** If that
-    is the learned GNP, the model stays as it was given.
+    and from fresh ones. Many combinations get a short look, the better ones get longer looks, and the best ones are
+    also tried with one pooling added or exchanged. The finalists, and the model with its learned GNP, are refitted
+    under all settings. One trial *beats* another if under every setting its loss is lower by more than two standard
+    errors of the difference, graph by graph, and by more than rounding. **The simplest trial that no other beats is
+    chosen.** If that is the learned GNP, the model stays as it was given.
 
-    Where sizes differ, the search refits on the smaller half of the training graphs and judges on all larger graphs
-    that it is given: a pooling that fits one size by chance does not fit the next. The chosen form is then refitted on
-    training and validation graphs together. Test data is never seen.
+    If graphs differ in size, the search refits on the smaller half of the training graphs and judges on all larger
+    training and validation graphs, since a pooling that fits one size by chance does not fit the next. The chosen form
+    is then refitted on training and validation graphs together. Test data are never used.
 
     Args:
         model (torch.nn.Module): A trained model with GNP layers; it is not changed.
@@ -77,27 +78,27 @@ def crystallize(
         validation (Batches or Sequence[Data]): The data it was selected with.
         loss (callable): ``loss(prediction, batch)``, as in :func:`fit_many`.
         forward (callable, optional): How to call the model, as in :func:`fit_many`.
-        settings (Sequence[Setting], optional): What finalists are refitted with; looks take the first one alone.
-        epochs (int, optional): How long finalists are refitted, and looks at most. (default: ``20``)
-        graphs (int, optional): Training graphs to refit with at most, the first ones; ``None``: all.
+        settings (Sequence[Setting], optional): The settings of the finalists' refits; looks use only the first one.
+        epochs (int, optional): The length of the finalists' refits. Looks are never longer. (default: ``20``)
+        graphs (int, optional): Refit on this many training graphs at most, the first ones; ``None`` takes all.
             (default: ``1000``)
-        batch_size (int, optional): For data given as graphs. (default: ``16``)
-        trials (int, optional): The budget: combinations to begin with, nearest first. Each costs about 1,000 steps of
-            looks at most, and the finalists about 40 times ``epochs`` passes over the data; ``Crystal.steps`` says what
-            was spent. (default: ``16``)
+        batch_size (int, optional): Graphs in a batch, if the data are given as graphs. (default: ``16``)
+        trials (int, optional): The budget: how many combinations to start with, nearest first. The looks at one of them
+            take at most about 1,000 steps, and the finalists take about 40 times ``epochs`` passes over the data;
+            ``Crystal.steps`` tells how many steps were taken. (default: ``16``)
         final_validation (bool, optional): Whether the chosen form is refitted on validation graphs as well; ``False``
             leaves them for a comparison with other models. (default: ``True``)
         device (str or torch.device, optional): Where to refit.
         checkpoint (str or Path, optional): A folder. Every refit saves its state there about twice a minute, when it
-            is interrupted and when it ends, and goes on from what it finds: the result is the same as without
-            interruption. States of another model are left alone.
+            is interrupted and when it ends, and resumes from what it finds. The result is the same as without
+            interruption. States of another model are ignored.
         progress (callable, optional): Called with the number of the trial, how many there are at most, and its
             description.
-        check (callable, optional): Called before every trial and every step of a refit, from any thread; what it
-            raises ends the search as Ctrl-C does.
+        check (callable, optional): Called before every trial and every step of a refit, from any thread; an exception
+            that it raises ends the search as Ctrl-C does.
 
     Returns:
-        Crystal: The chosen model (in evaluation mode, on the CPU), what was tried and why it was chosen.
+        Crystal: The chosen model (in evaluation mode, on the CPU), all trials, and why it was chosen.
 
     Example:
         >>> import torch
@@ -132,7 +133,7 @@ def crystallize(
     reading = read(model, validation.cut(torch.arange(min(READ_GRAPHS, validation.count), device="cpu")), forward=call)
     data = split_by_size(train, validation)
     judge = Judge(copy.deepcopy(model), data.judging, loss, call, device)
-    passes = math.ceil(epochs * len(train) / len(data.refitted))  # as many steps on a part of the graphs as on all
+    passes = math.ceil(epochs * len(train) / len(data.refitted))  # as many steps as on all graphs
     refits = Refits(model, data.refitted, judge, loss, call, settings, passes, device, checkpoint, check)
     search = _Search(refits, proposed(model, reading, trials), progress)
     given = Trial({path: {} for path in reading.layers}, True, "given", judge.mean(judge.given).item())
@@ -156,7 +157,7 @@ def crystallize(
 def _finished(
     refits: Refits, choice: Trial, train: Batches, validation: Batches, final_validation: bool
 ) -> dict[str, Tensor] | None:
-    """The weights of the chosen form; None if the rule prefers the model as given, which knows the same graphs."""
+    """The weights of the chosen form, or None if the criterion prefers the model as given on the same graphs."""
     choice = refits.finish(choice, "train", train)
     plain = Judge(copy.deepcopy(refits.model), validation, refits.loss, refits.call, refits.device)
     given = Trial({path: {} for path in choice.poolings}, True, "given", losses=plain.given[None])
@@ -167,7 +168,7 @@ def _finished(
 
 
 def proposed(model: torch.nn.Module, reading: Reading, trials: int) -> list[Trial]:
-    """The nearest combinations, with biases and without, from learned weights and from fresh ones."""
+    """Trials of the nearest combinations, with biases and without, from learned weights and from fresh ones."""
     nearest = itertools.islice(filter(functools.partial(keeps_width, model), combinations(reading)), trials)
     return [
         Trial(poolings, biases, "screened", fresh=fresh)
@@ -178,11 +179,11 @@ def proposed(model: torch.nn.Module, reading: Reading, trials: int) -> list[Tria
 
 
 class _Search:
-    """Looks at what is proposed, longer ones at what is ahead and at its neighbours, and refits of what passes them."""
+    """Short looks at all proposals, longer looks at the best ones and their neighbours, and refits of the finalists."""
 
     def __init__(self, refits: Refits, wanted: list[Trial], progress: Callable[[int, int, str], None] | None) -> None:
         self.refits, self.judge, self.wanted, self.progress = refits, refits.judge, wanted, progress
-        self.seen: dict[object, Trial] = {}  # by combination and weights, as far as each came
+        self.seen: dict[object, Trial] = {}  # the latest state of each trial, by combination and initial weights
         self.number = 0
         layers = gnp_layers(refits.model)
         self.branches = {path: [part.name for part in branches_of(layer)] for path, layer in layers.items()}
@@ -192,9 +193,10 @@ class _Search:
         self.total = len(wanted) + combined + 2 * FINALISTS + MOVES * (2 * PARENTS + self.most) + 2 * later
 
     def looks(self) -> list[Trial]:
-        """What passes the looks: the best poolings and what is simpler in them, each with biases and without."""
+        """The finalists: the best combinations and simpler ones inside them, each with biases and without."""
         arms = self._look("first", FIRST[0], self.wanted)
-        arms = self._look("second", FIRST[1], best_arms(arms))  # none is lost for the weights that one arm began with
+        # so that no combination is lost because of its initial weights
+        arms = self._look("second", FIRST[1], best_arms(arms))
         long = self._look("long", self.refits.whole, self._with_both_biases(nearest(arms, FINALISTS)))
         arms = latest([*arms, *long])
         for number in range(MOVES):
@@ -206,10 +208,10 @@ class _Search:
         return self._with_both_biases(self._with_simpler(nearest(arms, FINALISTS), arms))
 
     def finals(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Refits under all settings, simplest first; what is less simple than an exact one need not be refitted.
+        """Refit under all settings, simplest first. Once a trial is exact, less simple ones are skipped.
 
-        What is not simple may be ahead for learning faster alone. So what is one step simpler than the choice is
-        refitted from the weights of the choice too, until that changes nothing.
+        A less simple trial may be ahead only because it learns faster. So the trials that are one step simpler than
+        the choice are also refitted from its weights, until this changes nothing.
         """
         found: list[Trial] = []
         before = 0
@@ -239,7 +241,7 @@ class _Search:
         return self.refits.refit(trial, number)
 
     def _with_simpler(self, best: Sequence[Trial], arms: Sequence[Trial]) -> list[Trial]:
-        """The best, and with each the best one with fewer poolings inside it: more poolings often learn faster."""
+        """The best trials, each with the best trial that has fewer poolings, since more poolings often learn faster."""
         found = list(best)
         for trial in best:
             inside = [one for one in arms if one.biases == trial.biases and one.poolings != trial.poolings
@@ -259,12 +261,12 @@ class _Search:
         return found
 
     def _needless(self, trial: Trial, found: Sequence[Trial]) -> bool:
-        """Whether a simpler trial is exact already: this one could not be chosen."""
+        """Whether a simpler trial is already exact, so that this one cannot be chosen."""
         exact = [one for one in (*found, *self.seen.values()) if self.judge.perfect(one)]
         return any(one.complexity < trial.complexity for one in exact)
 
     def _children(self, arms: Sequence[Trial]) -> list[Trial]:
-        """The neighbours of the arms that were not tried yet, those of the best one first."""
+        """The neighbours of the arms that were not tried yet, those of the best arm first."""
         found: list[Trial] = []
         known = {repr(trial.poolings) for trial in self.seen.values()}
         for parent in sorted(arms, key=lambda trial: trial.loss):
@@ -275,7 +277,7 @@ class _Search:
         return found
 
     def _with_both_biases(self, arms: Sequence[Trial]) -> list[Trial]:
-        """The arms, and beside each the same with biases or without, if none of them is that."""
+        """The arms, each also with the other choice of biases, unless that is among them."""
         found = list(arms)
         for trial in arms if has_biases(self.refits.model) else ():
             other = replace(trial, biases=not trial.biases, state={})
@@ -290,7 +292,7 @@ class _Search:
 
 
 def best_arms(arms: Sequence[Trial]) -> list[Trial]:
-    """Of each combination of poolings the arm with the lowest loss."""
+    """For each combination of poolings, the arm with the lowest loss."""
     best: dict[str, Trial] = {}
     for trial in sorted(arms, key=lambda trial: trial.loss):
         best.setdefault(repr(trial.poolings), trial)
@@ -298,7 +300,7 @@ def best_arms(arms: Sequence[Trial]) -> list[Trial]:
 
 
 def latest(arms: Sequence[Trial]) -> list[Trial]:
-    """Each combination as it came last."""
+    """The last arm of each combination."""
     return list({trial.combination: trial for trial in arms}.values())
 
 

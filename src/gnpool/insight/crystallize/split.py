@@ -1,4 +1,4 @@
-"""Which graphs the search refits on, and which judge: smaller ones and larger ones, where sizes differ."""
+"""Which graphs the search refits on and which judge: smaller and larger ones, if sizes differ."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gnpool.training import Batches
 
 
 class SizeSplit(NamedTuple):
-    """The graphs of a search, and in words which of them judge."""
+    """The graphs of a search, and a description of those that judge."""
 
     refitted: Batches
     judging: Batches
@@ -18,9 +18,10 @@ class SizeSplit(NamedTuple):
 
 
 def split_by_size(train: Batches, validation: Batches) -> SizeSplit:
-    """The smaller half of the training graphs to refit on, and all graphs that are larger than those to judge.
+    """Refit on the smaller half of the training graphs, and judge on all larger graphs.
 
-    Where all have about one size, or hardly any larger one is held out, all training graphs and plain validation.
+    If all graphs have about the same size, or hardly any larger graph is held out, the search refits on all training
+    graphs and judges on the validation graphs.
     """
     limit = int(train.nodes.median())
     small, large = train.nodes <= limit, train.nodes > limit
@@ -38,7 +39,7 @@ def split_by_size(train: Batches, validation: Batches) -> SizeSplit:
 
 
 def first(batches: Batches, count: int | None) -> Batches:
-    """The batches of the first graphs alone."""
+    """The batches of the first ``count`` graphs."""
     if count is None or count >= batches.count:
         return batches
     part = copy.copy(batches)
@@ -47,5 +48,5 @@ def first(batches: Batches, count: int | None) -> Batches:
 
 
 def everything(train: Batches, validation: Batches) -> Batches:
-    """Training and validation graphs together; training graphs alone where the others hold other tensors."""
+    """Training and validation graphs together; only the training graphs if their tensors differ."""
     return train.joined(validation) if train.levels == validation.levels else train

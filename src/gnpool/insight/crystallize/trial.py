@@ -1,4 +1,4 @@
-"""What was tried, and what came out: the values that the search hands around."""
+"""The values that the search passes around: a trial, and the outcome of the search."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gnpool.training import Setting
 
 LEARNED = "learned GNP"
 FRESH = "from fresh weights"
-PRECISION = 1e-5  # relative error of a prediction that rounding to float32 explains, after a few hundred operations
+PRECISION = 1e-5  # relative error of a prediction after a few hundred operations in float32
 SHOWN = 12  # trials that are printed; all of them are in ``tried``
 
 
@@ -25,15 +25,21 @@ class Trial:
     """One combination that was tried: for each layer the poolings of its branches, or nothing for the learned GNP.
 
     Args:
-        poolings (dict): By layer, what stands in each branch that is kept: a name, or two as ``"mean and min"``; empty:
-            GNP stays.
+        poolings (dict): By layer, the pooling of each branch that is kept: a name, or two as ``"mean and min"``. An
+            empty dictionary keeps the learned GNP.
         biases (bool): Whether the linear layers of the model have kept their biases.
-        stage (str): ``"given"``: the model as it was given; ``"screened"``: it was refitted for a short time, and went
-            no further; ``"refitted"``: for as long as asked, under all settings.
+        stage (str): ``"given"`` is the model as it was given. ``"screened"`` was refitted only briefly. ``"refitted"``
+            was refitted for the whole time, under all settings.
         loss (float): Lowest loss on the graphs that judge.
-        setting (Setting, optional): The setting that reached it; None where nothing was refitted.
+        setting (Setting, optional): The setting that reached it; None if nothing was refitted.
         failed (str, optional): Why it could not be refitted.
-        fresh (bool): Whether it began with fresh weights in place of the learned ones.
+        fresh (bool): Whether it started from fresh weights instead of the learned ones.
+
+    Example:
+        >>> from gnpool.insight import Trial
+        >>> trial = Trial({"readout": {"one": "max"}}, biases=False, stage="refitted", loss=0.01, fresh=True)
+        >>> trial.describe(), trial.learned
+        ('readout: max, no biases', False)
     """
 
     poolings: Poolings
@@ -55,15 +61,15 @@ class Trial:
 
     @property
     def combination(self) -> tuple[str, bool]:
-        """What it says, whatever weights it began with."""
+        """Its description, without its initial weights."""
         return repr(self.poolings), self.biases
 
     @property
     def complexity(self) -> tuple[int, ...]:
         """One pooling in each place, fewer learned layers, no biases, one pooling throughout, simpler names come first.
 
-        Two named poolings in one place are less simple than a learned one: together they can imitate many others at the
-        sizes that they were fitted to, and lead astray beyond.
+        Two named poolings in one place are less simple than a learned one: together they can imitate many poolings at
+        the sizes that they were fitted to, and fail at larger ones.
         """
         layers = [[name for text in names.values() for name in names_in(text)] for names in self.poolings.values()]
         second = sum(max(0, len(names) - 1) for names in layers)
@@ -73,7 +79,7 @@ class Trial:
         return (second, learned, self.biases, len(kinds), ranks)
 
     def describe(self, weights: bool = False) -> str:
-        """In words, layer by layer; with ``weights`` also what it began with, if that was not the learned ones."""
+        """The trial in words, layer by layer; ``weights`` adds the initial weights if they are fresh."""
         parts = []
         for layer, names in self.poolings.items():
             pooling = " and ".join(names.values()) if names else LEARNED
@@ -84,17 +90,26 @@ class Trial:
 
 @dataclass(frozen=True)
 class Crystal:
-    """The outcome: the chosen model, everything that was tried, what was chosen and why, and the reading before.
+    """The outcome of :func:`crystallize`: the chosen model, every trial, the choice with its reason, and the reading.
 
     Args:
         model (torch.nn.Module): The chosen model, in evaluation mode, on the CPU.
-        tried (tuple): Every combination, each as far as it came: as given, refitted, then those of the looks alone.
-        choice (Trial): The chosen one.
-        reason (str): Why.
+        tried (tuple): Every combination in its last state: as given, then the refitted ones, then those only looked at.
+        choice (Trial): The chosen trial.
+        reason (str): Why it was chosen.
         reading (Reading): What the model had learned.
-        judged (str): The graphs that the losses of the trials are of.
+        judged (str): The graphs on which the losses were computed, in words.
         constant (float): The loss of the best constant answer on these graphs.
-        steps (int): What was spent: steps of training in all.
+        steps (int): The number of training steps that the search took.
+
+    Example:
+        >>> import torch
+        >>> from gnpool.insight import Crystal, Reading, Trial
+        >>> given = Trial({}, biases=True, stage="given", loss=0.5)
+        >>> exact = Trial({"pool": {"one": "sum"}}, biases=False, stage="refitted", loss=0.01)
+        >>> crystal = Crystal(torch.nn.Identity(), (exact, given), exact, "it beats the others", Reading((), False))
+        >>> print(str(crystal).splitlines()[-1])
+        chosen: pool: sum, no biases: it beats the others
     """
 
     model: torch.nn.Module
@@ -108,7 +123,7 @@ class Crystal:
 
     @property
     def rounding(self) -> float:
-        """What counts as 0: the loss that rounding to float32 leaves."""
+        """The loss that rounding to float32 leaves; smaller losses count as 0."""
         return rounding_of(self.constant)
 
     def __str__(self) -> str:
@@ -127,5 +142,5 @@ class Crystal:
 
 
 def rounding_of(constant: float) -> float:
-    """The loss that rounding to float32 leaves, from that of the best constant answer."""
+    """The loss that rounding to float32 leaves, computed from the loss of the best constant prediction."""
     return PRECISION**2 * abs(constant)

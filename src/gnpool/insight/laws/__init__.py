@@ -1,4 +1,4 @@
-"""Laws behind targets: found and fitted without training, with a statement of how far they can be trusted."""
+"""Laws behind targets. They are found without training, and come with the sizes up to which they can be trusted."""
 
 from gnpool.insight.laws.finding import VERSION, Finding, find_law
 from gnpool.insight.laws.law import Law

@@ -1,4 +1,4 @@
-"""Laws of classes: the class is decided by where one term, or a sum of two, lies between cuts."""
+"""Laws of classes: one term, or a sum of two, is compared with cuts, and its interval decides the class."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gnpool.insight.laws.points import Floats, Ints
 from gnpool.insight.laws.probes import groups_of, permuted_relation
 from gnpool.insight.laws.search import ANOTHER, RANGE, SIGN_AND_NICE, Matrix, pairs_near
 
-SINGLES = 1000  # terms whose cuts are looked for, the most related first
-PAIRS = 150  # pairs of terms, likewise
+SINGLES = 1000  # terms for which cuts are searched, the most related first
+PAIRS = 150  # pairs of terms for which cuts are searched
 NICE_RATIOS = (1.0, 2.0, 0.5)
-STEPS = 25  # of Newton's method for the direction of a pair
+STEPS = 25  # steps of Newton's method for the direction of a pair
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Rule:
     length: float
 
     def score(self, values: Floats) -> Floats:
-        """The sum that is cut."""
+        """The sum that is compared with the cuts."""
         result: Floats = values[:, list(self.columns)] @ np.array(self.factors)
         return result
 
@@ -40,7 +40,7 @@ class Rule:
 
 
 def search_classes(matrix: Matrix, y: Ints, count: int) -> list[Rule]:
-    """Rules in the order of the length of the description, shortest first; ``count`` is the number of classes."""
+    """Rules by the length of their description, shortest first; ``count`` is the number of classes."""
     related = _related(matrix.values, y, count)
     first = np.argsort(-related)[:SINGLES]
     rules = [rule_of(matrix, (int(k),), (1.0,), 0.0, y, count) for k in first if related[k] > 0]
@@ -68,13 +68,13 @@ def errors_left(rule: Rule, matrix: Matrix, probes: Floats, y: Ints) -> float:
 
 
 def constant_length(y: Ints, count: int) -> float:
-    """The length of the description by the most frequent class alone."""
+    """The length of the description that always gives the most frequent class."""
     wrong = len(y) - int(np.bincount(y, minlength=count).max())
     return math.log(count) + _noise_length(wrong, len(y), count)
 
 
 def _related(values: Floats, y: Ints, count: int) -> Floats:
-    """How much of the ranks of each column the classes explain, between 0 and 1."""
+    """The share of the variance of each column's ranks that the classes explain, between 0 and 1."""
     ranks = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0).astype(np.float64)
     ranks -= ranks.mean(axis=0)
     between = np.zeros(values.shape[1])

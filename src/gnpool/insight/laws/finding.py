@@ -1,4 +1,4 @@
-r"""``find_law``: the formula behind targets, found and fitted without training, or the statement that there is none."""
+r"""``find_law`` finds the formula behind targets without training, or states that there is none."""
 
 from __future__ import annotations
 
@@ -26,45 +26,58 @@ from gnpool.insight.laws.space import Level, Sample, level_of, terms_and_values,
 from gnpool.insight.laws.trust import FACTORS, Trust, certify, is_single, largest_of
 from gnpool.insight.laws.twins import rules_with_twins, with_twins
 
-VERSION = 3  # of the finder: a change of what it finds is another version, so that studies do not mix outcomes
-ROWS = {"graph": 1000, "set": 1000, "node": 3000}  # targets that the search looks at; the numbers are fitted to all
-LEAST = 30  # targets, below which nothing can be said
-CHANCE = 0.01  # how often a law may be called approximate
-NOTHING = 0.002  # how often pure noise may pass for something learned
-EXACT = 1e-5  # relative scatter, below which a law leaves nothing to explain
-RIVALS = 7.0  # nats: the odds of a candidate that is this much longer are 1 to 1,000
+VERSION = 3  # version of the finder; it rises when the outcomes change, so that studies do not mix them
+# targets that the search uses at most; the final numbers are fitted to all targets
+ROWS = {"graph": 1000, "set": 1000, "node": 3000}
+LEAST = 30  # with fewer targets than this, nothing can be concluded
+CHANCE = 0.01  # the probability with which a true law may be called approximate
+NOTHING = 0.002  # the probability with which pure noise may pass as related to a term
+EXACT = 1e-5  # relative scatter below which a law leaves nothing to explain
+RIVALS = 7.0  # nats; a candidate that is this much longer has odds of 1 to 1,000
 MOST_RIVALS = 40
-TOLERANCE = 0.01  # relative difference between rivals, up to which a size is trusted
-PARTED = 0.01  # relative difference at larger sizes, from which on two formulas are two answers
-NEAR = 1.5  # a formula that leaves up to this much more than the best is a rival where there is no law
+TOLERANCE = 0.01  # relative difference between rivals up to which a size is trusted
+PARTED = 0.01  # two formulas are different answers if they differ by more than this, relatively, at larger sizes
+NEAR = 1.5  # if there is no law, a formula is a rival if its scatter is at most this many times the best one's
 LOOSE = 3.0  # tolerance of an approximate formula, in units of its error on the given graphs
-FEWEST_RIVALS = 10  # of an approximate formula
+FEWEST_RIVALS = 10  # an approximate formula has at least this many
 MOST_CLASSES = 20
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What :func:`find_law` has to say.
+    """The result of :func:`find_law`; printed, it says the law and up to which size to trust it.
 
     Args:
-        verdict (str): ``"law"``: the formula leaves nothing but noise. ``"undecided"``: so it does, but others that say
-            something else at larger sizes explain the data as well; the formula is the simplest. ``"approximate"``:
-            the formula is the best of the space, but something is left that it does not explain, or it has so many
-            fitted numbers that noise could have made it up. ``"nothing"``: no term is related to the targets more than
+        verdict (str): ``"law"``: the formula leaves only noise. ``"undecided"``: the formula leaves only noise and is
+            the simplest that does, but other formulas explain the data as well and differ at larger sizes.
+            ``"approximate"``: the formula is the best of the space, but it leaves something unexplained, or it has so
+            many fitted numbers that it may fit noise. ``"nothing"``: no term is related to the targets more than
             chance allows.
-        law (Law, optional): The formula; None where nothing was found.
+        law (Law, optional): The formula; None if nothing was found.
         noise (float): Standard deviation of what the formula leaves, relative to the mean size of the targets; for
-            classes the share of wrong ones.
+            classes, the share of wrong ones.
         spread (float): The same for the best constant.
-        trusted_size (int): Up to this number of nodes all formulas that explain the data as well agree within
-            ``tolerance``; of neighbours, for the nodes of a single graph.
-        tolerance (float): Relative; for classes a share.
-        apart (float): How far apart they are at most, up to there.
-        rivals (tuple[Law, ...]): These formulas.
-        alternatives (tuple[Law, ...]): Those of them that are another answer at 16 times the sizes.
-        tried (int): Number of different terms of the space on this data.
+        trusted_size (int): The number of nodes up to which all formulas that explain the data as well agree within
+            ``tolerance``. For the nodes of a single graph it is a number of neighbours.
+        tolerance (float): The largest relative difference that counts as agreement; for classes, a share.
+        apart (float): The largest difference between these formulas up to the trusted size.
+        rivals (tuple[Law, ...]): The formulas that explain the data as well.
+        alternatives (tuple[Law, ...]): The rivals that give another answer at 16 times the sizes.
+        tried (int): Number of different terms of the space on these data.
         largest (int): Nodes of the largest graph that was given, or neighbours of one node.
-        measure (str): What sizes count, ``"nodes"`` or ``"neighbours"``.
+        measure (str): The unit of sizes, ``"nodes"`` or ``"neighbours"``.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool import find_law
+        >>> _ = torch.manual_seed(0)
+        >>> sets = [Data(x=torch.rand(3 + k % 9, 1)) for k in range(100)]
+        >>> for one in sets:
+        ...     one.y = one.x.max()
+        >>> found = find_law(sets)
+        >>> found.found, found.trusted_size > found.largest
+        (True, True)
     """
 
     verdict: str
@@ -82,7 +95,7 @@ class Finding:
 
     @property
     def found(self) -> bool:
-        """Whether the formula leaves nothing but noise."""
+        """Whether the formula leaves only noise."""
         return self.verdict in ("law", "undecided")
 
     def __str__(self) -> str:
@@ -100,7 +113,7 @@ class Finding:
         return f"What it leaves is {100 * self.noise:.2g} % of the targets{', which is noise' * self.found}."
 
     def trust(self) -> str:
-        """Up to which size to trust the formula, and what else it could be, in words."""
+        """Up to which size to trust the formula, and which other formulas are possible, in words."""
         if self.found and not self.rivals:
             return "No other formula explains the data as well."
         words = []
@@ -127,23 +140,24 @@ def find_law(
 ) -> Finding:
     r"""Finds the law behind the targets of graphs, sets or nodes, without training a network.
 
-    The space: a feature (or the number 1), pooled over neighbours and then over nodes, each time by a pooling of the
-    lattice of p and the growth, :math:`n^g M_p`; over elements for sets; over one to three hops for nodes. A law is
-    one such term or a sum of two, with factors, and perhaps a constant; a law of classes cuts it. All of them are
-    compared by one criterion, the length of the description of the targets. It holds the prior of the formula, the
-    fitted numbers, and what is left as noise. Around the best ones small fractions of p and the growth are tried. What
-    the best law leaves is then tested: is it related to anything else that can be computed from the graphs? Last, the
-    formulas that explain the data as well are run on larger, grown graphs: where they part, trust ends.
+    A term is a feature (or the number 1) that is pooled over neighbours and then over nodes, each time by a pooling of
+    the lattice of p and the growth, :math:`n^g M_p`. For sets it is pooled over elements, for nodes over one to three
+    hops. A law is one term or a sum of two, with factors and perhaps a constant; a law of classes compares this sum
+    with cuts. One criterion compares all laws, the length of the description of the targets. It counts the prior of
+    the formula, the fitted numbers, and what is left as noise. Near the best laws, small fractions of p and the growth
+    are tried too. Then the residuals of the best law are tested for a relation to anything else that can be computed
+    from the graphs. Last, the formulas that explain the data as well are run on larger, grown graphs. The law is
+    trusted up to the size where they begin to differ.
 
     Args:
-        graphs (Sequence[Data]): Graphs with ``x`` (optional), ``edge_index`` (none: sets) and ``y``, one number for
-            each graph or one for each node.
-        level (str, optional): ``"graph"``, ``"set"`` or ``"node"``. (default: as the shapes of ``y`` say)
+        graphs (Sequence[Data]): Graphs with ``x`` (optional), ``edge_index`` (leave it out for sets) and ``y``, one
+            number for each graph or one for each node.
+        level (str, optional): ``"graph"``, ``"set"`` or ``"node"``. (default: the shapes of ``y`` decide)
         classes (bool, optional): Whether ``y`` holds classes, numbered from 0. (default: ``False``)
         features (Sequence[str], optional): Names of the columns of ``x`` for formulas. (default: ``x``, or ``x1``, ...)
 
     Returns:
-        Finding: The law, what it leaves, and up to which size it can be trusted.
+        Finding: The law, what it leaves unexplained, and up to which size it can be trusted.
 
     Example:
         >>> import torch
@@ -171,14 +185,14 @@ def find_law(
 def find_law_of(whole: Sample, y: Floats, level: Level, names: tuple[str, ...], classes: bool = False) -> Finding:
     """:func:`find_law` of graphs as flat arrays, with their targets ``y`` and the ``names`` of the features.
 
-    Of a single graph, ``y`` may be those of the first nodes alone.
+    For a single graph, ``y`` may hold the targets of the first nodes only.
     """
     if not np.isfinite(y).all():
-        raise ValueError("find_law: a target is not finite")
+        raise ValueError("find_law: every target must be finite; remove graphs or nodes whose 'y' is NaN or infinite")
     if len(y) < LEAST:
-        raise ValueError(f"find_law: {len(y)} targets are too few, {LEAST} are the least")
+        raise ValueError(f"find_law: at least {LEAST} targets are needed, got {len(y)}")
     if len(names) != whole.x.shape[1] - 1:
-        raise ValueError(f"find_law: 'features' has {len(names)} names for {whole.x.shape[1] - 1} columns")
+        raise ValueError(f"find_law: 'x' has {whole.x.shape[1] - 1} columns, but 'features' has {len(names)} names")
     sample = _first(whole, level)
     most = min(len(y), ROWS[level]) if is_single(sample, level) else None
     terms, values = terms_and_values(sample, level, most)
@@ -190,15 +204,15 @@ def find_law_of(whole: Sample, y: Floats, level: Level, names: tuple[str, ...], 
 
 @dataclass(frozen=True)
 class _Problem:
-    """What is given: all graphs, those that the search looks at, and the terms on these."""
+    """The problem: all graphs, the graphs that the search uses, and the terms on these."""
 
     whole: Sample
     sample: Sample
     level: Level
     names: tuple[str, ...]
     matrix: Matrix
-    y: Floats  # of all
-    seen: Floats  # of those that the search looks at
+    y: Floats  # all targets
+    seen: Floats  # the targets that the search uses
     probes: Floats
 
     @property
@@ -207,15 +221,15 @@ class _Problem:
 
     @property
     def measure(self) -> str:
-        """What sizes count."""
+        """The unit of sizes."""
         return "neighbours" if is_single(self.whole, self.level) else "nodes"
 
     def predicted(self, law: Law) -> Floats:
-        """What a law gives where there is a target."""
+        """The predictions of a law for the given targets."""
         return law.predict(self.whole)[: len(self.y)]
 
     def nothing(self, spread: float) -> Finding:
-        """The finding that there is nothing."""
+        """The finding that nothing was found."""
         tried = len(self.matrix.terms)
         return Finding(
             "nothing", None, spread, spread, self.largest, math.inf, 0.0, (), (), tried, self.largest, self.measure
@@ -283,7 +297,7 @@ def _find_classes(problem: _Problem) -> Finding:
 
 
 def _simple(candidate: Candidate, matrix: Matrix) -> bool:
-    """Whether noise cannot have made it up from other terms: one term, or simple factors and no small fractions."""
+    """Whether it is too simple to fit noise: it has one term, or simple factors and no small fractions."""
     if candidate.intercept:
         return False
     lattice = all(point.common for k in candidate.columns for point in matrix.terms[k].poolings)
@@ -291,7 +305,7 @@ def _simple(candidate: Candidate, matrix: Matrix) -> bool:
 
 
 def _rivals(candidates: Sequence[Candidate], matrix: Matrix, y: Floats, certain: bool) -> list[Candidate]:
-    """Other forms that explain the data as well; where there is no law, those that come near it."""
+    """Other forms that explain the data as well; if there is no law, those that come near the best formula."""
     best = candidates[0]
     forms: dict[object, Candidate] = {best.form: best}
     for one in candidates:
@@ -306,9 +320,9 @@ def _rivals(candidates: Sequence[Candidate], matrix: Matrix, y: Floats, certain:
 
 
 def _drift(candidate: Candidate, problem: _Problem) -> tuple[float, float]:
-    """The mean relative error of a formula, and the power of the size with which it grows beyond a fit to the smaller.
+    """The mean relative error of a formula, and the power of the size with which the error grows.
 
-    Its numbers are fitted to the smaller half of the graphs; the power compares its error there and on the larger half.
+    For the power, the numbers are fitted to the smaller half of the graphs, and the errors on both halves are compared.
     """
     y, sizes = problem.seen, np.diff(problem.sample.starts)
     values = problem.matrix.values[:, list(candidate.columns)]
@@ -329,7 +343,7 @@ def _mean_error(y: Floats, fitted: Floats) -> float:
 
 
 def _first(whole: Sample, level: Level) -> Sample:
-    """As many graphs, from the first, as the search looks at."""
+    """The first graphs, as many as the search uses."""
     sizes = np.diff(whole.starts)
     count = ROWS[level] if level != "node" else int(np.searchsorted(np.cumsum(sizes), ROWS[level])) + 1
     return whole if count >= len(sizes) else whole.select(np.arange(count))

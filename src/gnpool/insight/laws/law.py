@@ -1,4 +1,4 @@
-"""A law as an object: it predicts, prints as text, LaTeX and SymPy, and becomes a module."""
+"""A law as an object: it predicts, prints itself as text, LaTeX and SymPy, and gives a module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,17 @@ from gnpool.insight.laws.space import ONE, Level, Sample, Term, values_of
 class Law:
     """A formula: a sum of terms with factors, and perhaps a constant.
 
-    With ``cuts`` it is a law of classes: the class is the number of cuts that the sum exceeds, looked up in ``order``.
+    With ``cuts`` it is a law of classes: the number of cuts that the sum exceeds is looked up in ``order``.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.insight.laws import Law, Point, Term
+        >>> law = Law((Term(0, (Point(1.0, 1.0),)),), (2.0,), 1.0, "set", ("x",))  # twice the sum, plus 1
+        >>> print(law)
+        y = 2 * sum_i(x_i) + 1
+        >>> law.predict([Data(x=torch.ones(3, 1)), Data(x=torch.ones(10, 1))]).tolist()
+        [7.0, 21.0]
     """
 
     terms: tuple[Term, ...]
@@ -38,7 +48,7 @@ class Law:
         return self.predict_from(values_of(term, sample) for term in self.terms)
 
     def predict_from(self, values: Iterable[Floats]) -> Floats:
-        """The same from the values of the terms."""
+        """The targets, computed from the values of the terms."""
         scores = self.constant + np.sum([f * one for f, one in zip(self.factors, values, strict=True)], axis=0)
         if not self.cuts:
             return scores
@@ -76,7 +86,7 @@ class Law:
         factors, constant = tuple(network.factors.tolist()), float(network.constant)
         known = max((term.feature for term in terms), default=-1) + 1
         names = tuple(network.features) or tuple(f"x{k + 1}" for k in range(known))
-        level: Level = network.level  # type: ignore[assignment]  # it was checked
+        level: Level = network.level  # type: ignore[assignment]  # LawNet has checked it
         return cls(terms, factors, constant, level, names, tuple(network.cuts), tuple(network.order))
 
     def __str__(self) -> str:
@@ -121,7 +131,7 @@ class Law:
             >>> Law((Term(0, (Point(1.0, 0.0),)),), (0.5,), 2.0, "set", ("x",)).sympy()
             mean_i(x_i)/2 + 2
         """
-        import sympy  # type: ignore[import-untyped]  # it comes with torch
+        import sympy  # type: ignore[import-untyped]  # torch depends on it
 
         def inner(term: Term) -> Any:
             names = term.places(self._element)
@@ -159,7 +169,7 @@ class Law:
 
 
 def number(value: float) -> str:
-    """Short: a small fraction where it is one to rounding, else four digits."""
+    """A number as short text: a small fraction if it is one up to rounding, otherwise four digits."""
     near = Fraction(value).limit_denominator(12)
     if near and abs(value - near) <= 1e-6 * abs(value):
         return str(near)
@@ -199,7 +209,7 @@ def _latex(term: Term, features: Sequence[str], element: str) -> str:
             over, size = rf"{name} \in {around}", rf"|{around}|"
         else:
             over, size = name, "n"
-        if inside == "1" and not point.joined:  # a power of how many there are
+        if inside == "1" and not point.joined:  # pooling ones gives a power of their number
             degree = rf"d_{{{outer[place]}}}"
             size = "n" if place >= term.hops else rf"({degree} + 1)" if term.closed else degree
             inside = "1" if point.growth == 0 else size if point.growth == 1 else f"{size}^{{{number(point.growth)}}}"

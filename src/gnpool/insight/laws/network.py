@@ -11,21 +11,21 @@ from torch import Tensor
 from torch_geometric.utils import scatter
 
 LEVELS = ("graph", "set", "node")
-MOST_PLACES = 8  # poolings of one term, one in the other
-LEAST_ERROR = 1e-4  # share of wrong classes that a law of classes is taken to have at least
+MOST_PLACES = 8  # a term has at most this many poolings, one inside the other
+LEAST_ERROR = 1e-4  # the least share of wrong classes that probabilities are computed with
 
 
 class LawNet(torch.nn.Module):
     r"""A law: a sum of poolings of features with factors, and a constant.
 
-    It takes what the other networks take, and has nothing to train: the numbers are buffers.
+    It takes the same input as the other networks. There is nothing to train, since its numbers are buffers.
 
     Args:
         in_channels (int): Number of features.
         terms (sequence): A dictionary for each term, as :meth:`gnpool.insight.laws.Term.to_dict` gives it.
         level (str): ``"graph"``, ``"set"`` or ``"node"``.
-        cuts (sequence of float, optional): For classes: where the next class begins. (default: none)
-        order (sequence of int, optional): For classes: the class of each interval between cuts.
+        cuts (sequence of float, optional): For classes, the cuts with which the sum is compared. (default: none)
+        order (sequence of int, optional): For classes, the class of each interval between cuts.
         out_channels (int, optional): Number of classes. (default: those in ``order``)
         loops (bool, optional): Whether edges of a node to itself count. (default: ``True``)
         features (sequence of str, optional): Names of the features, for :attr:`formula`. (default: ``x1``, ...)
@@ -33,6 +33,14 @@ class LawNet(torch.nn.Module):
     Shapes:
         - **input:** x :math:`(N, d)`, edge_index :math:`(2, E)`, ptr :math:`(G + 1)`
         - **output:** :math:`(G, 1)` or :math:`(N, 1)`; for classes a column for each class
+
+    Example:
+        >>> import torch
+        >>> from gnpool.insight.laws import Law, Point, Term
+        >>> degree_sum = Term(-1, (Point(1.0, 1.0), Point(1.0, 1.0)))  # the 1, summed over neighbours, then over nodes
+        >>> net = Law((degree_sum,), (0.5,), 0.0, "graph", ()).model(1)
+        >>> net(torch.zeros(3, 1), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))  # the edges of a path
+        tensor([[2.]])
     """
 
     factors: Tensor
@@ -56,16 +64,18 @@ class LawNet(torch.nn.Module):
         if level not in LEVELS:
             raise ValueError(f"LawNet: 'level' must be one of {LEVELS}, got {level!r}")
         if bool(cuts) != bool(order) or (cuts and len(order) != len(cuts) + 1):
-            raise ValueError(f"LawNet: {len(cuts)} cuts need {len(cuts) + 1} classes in 'order', got {len(order)}")
+            raise ValueError(
+                f"LawNet: for {len(cuts)} cuts 'order' must hold {len(cuts) + 1} classes, got {len(order)}"
+            )
         if not all(math.isfinite(cut) for cut in cuts) or any(k < 0 for k in order):
             raise ValueError("LawNet: 'cuts' must be numbers, and 'order' must hold numbers of classes")
         outputs = max(order, default=0) + 1 if out_channels is None else out_channels
         if outputs <= max(order, default=0):
-            raise ValueError(f"LawNet: 'order' has class {max(order)}, and there are {outputs}")
+            raise ValueError(f"LawNet: classes in 'order' must be below 'out_channels' = {outputs}, got {max(order)}")
         self.in_channels, self.level, self.loops, self.out_channels = in_channels, level, loops, outputs
         self.features = [str(name) for name in features or ()]
         if len(self.features) > in_channels:
-            raise ValueError(f"LawNet: {len(self.features)} names for {in_channels} features")
+            raise ValueError(f"LawNet: 'features' must hold {in_channels} names, got {len(self.features)}")
         self.terms = [_checked(term, in_channels) for term in terms]
         self.cuts, self.order = [float(cut) for cut in cuts], [int(k) for k in order]
         self.register_buffer("factors", torch.ones(len(terms), dtype=torch.float64))
@@ -76,7 +86,7 @@ class LawNet(torch.nn.Module):
         self.set_error(0.0)
 
     def set_error(self, share: float) -> None:
-        """Say how often a class is wrong, which probabilities follow from."""
+        """Set the share of wrong classes, from which probabilities are computed."""
         share = min(max(share, LEAST_ERROR), 1 - LEAST_ERROR)
         self.logit.fill_(math.log((1 - share) / share * max(self.out_channels - 1, 1)))
 
@@ -143,16 +153,16 @@ class LawNet(torch.nn.Module):
 
 
 def _checked(term: Mapping[str, Any], in_channels: int) -> dict[str, Any]:
-    """A term with its numbers; what is none is refused."""
+    """A term with its numbers checked; anything that is not a number is refused."""
     feature, closed, readout = int(term["feature"]), bool(term["closed"]), bool(term["readout"])
     poolings = [(float(p), float(growth), bool(joined)) for p, growth, joined in term["poolings"]]
     if not -1 <= feature < in_channels:
-        raise ValueError(f"LawNet: a term has feature {feature}, and there are {in_channels}")
+        raise ValueError(f"LawNet: a term names feature {feature}, but there are only {in_channels} features")
     if any(math.isnan(p) or not math.isfinite(growth) for p, growth, _ in poolings):
-        raise ValueError("LawNet: a term has an exponent that is no number")
+        raise ValueError("LawNet: every exponent of a term must be a number")
     if not readout <= len(poolings) <= MOST_PLACES:
         raise ValueError(
-            f"LawNet: a term has {len(poolings)} poolings, between {int(readout)} and {MOST_PLACES} are possible"
+            f"LawNet: a term must have between {int(readout)} and {MOST_PLACES} poolings, got {len(poolings)}"
         )
     return {"feature": feature, "poolings": poolings, "closed": closed, "readout": readout}
 
@@ -167,7 +177,7 @@ def _graphs(x: Tensor, batch: Tensor | None, ptr: Tensor | None, batch_size: int
 
 
 def _pool(x: Tensor, index: Tensor, size: int, p: float, growth: float, joined: bool) -> Tensor:
-    """One pooling of the lattice of the rows (N,) of each segment; an empty segment gives 0."""
+    """Pool the rows (N,) of each segment by one pooling of the lattice; an empty segment gives 0."""
     n = scatter(torch.ones_like(x), index, 0, size, reduce="sum")
     if math.isinf(p):
         mean = scatter(x, index, 0, size, reduce="max" if p > 0 else "min")

@@ -1,4 +1,4 @@
-"""The named points of the plane, and how to pool by all of them at once, exactly and in float64."""
+"""The points of the plane that laws are made of, and pooling by all of them at once, exactly and in float64."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KNOWN = {
 }
 MEANS = {1.0: "mean", 2.0: "rms", 3.0: "cubic_mean", 0.0: "geometric_mean", -1.0: "harmonic_mean",
          math.inf: "max", -math.inf: "min"}  # fmt: skip
-LATTICE = len(POWERS) * len(GROWTHS) + 1  # and the norm of p = 3, whose growth is 1/3
+LATTICE = len(POWERS) * len(GROWTHS) + 1  # the last one is the norm of p = 3, whose growth is 1/3
 # Small fractions, which are tried around a good point of the lattice.
 FINE_POWERS = tuple(
     sign * size for size in (1 / 3, 1 / 2, 2 / 3, 1.0, 3 / 2, 2.0, 5 / 2, 3.0, 4.0, 5.0) for sign in (1.0, -1.0)
@@ -38,7 +38,13 @@ FINE_GROWTHS = tuple(sorted({sign * k / d for d in (1, 2, 3, 4) for k in range(2
 
 @dataclass(frozen=True)
 class Point:
-    """A pooling of the lattice: :math:`n^g M_p`, or the same after one element ``joined`` (a 0, or a 1 for p = -1)."""
+    """A pooling of the lattice, :math:`n^g M_p`. With ``joined`` one element is added first, a 0, or a 1 for p = -1.
+
+    Example:
+        >>> from gnpool.insight.laws import Point
+        >>> [Point(p, growth).name for p, growth in ((1.0, 1.0), (2.0, 0.0), (float("inf"), 0.0), (1.0, 0.5))]
+        ['sum', 'rms', 'max', 'n^(1/2)*mean']
+    """
 
     p: float
     growth: float
@@ -46,7 +52,7 @@ class Point:
 
     @property
     def name(self) -> str:
-        """As in a formula: ``sum``, ``rms``, ``n^0.5*mean``, ``l4`` or ``mean_p1.5``."""
+        """Its name in a formula: ``sum``, ``rms``, ``n^(1/2)*mean``, ``l4`` or ``mean_p1.5``."""
         if self.joined:
             return "mean_with_0" if self.p == 1.0 else "harmonic_sum_with_1"
         if (self.p, self.growth) in KNOWN:
@@ -58,16 +64,16 @@ class Point:
 
     @property
     def common(self) -> bool:
-        """Whether it is a point of the lattice, with a name or not, and no small fraction in between."""
+        """Whether it is a point of the lattice, and not a small fraction in between."""
         return self.joined or (self.p in POWERS and self.growth in GROWTHS) or (self.p, self.growth) in KNOWN
 
     @property
     def cost(self) -> float:
         """Its part of the length of a description, in nats: the negative logarithm of its prior probability.
 
-        Half of the probability belongs to the four common poolings, a quarter to the others that have a name, an
-        eighth to the rest of the lattice. What is left is divided among the two with an element that joined (half of
-        it), the means and norms of other powers, and all other small fractions.
+        The four common poolings have half of the probability, the others that have a name a quarter, and the rest of
+        the lattice an eighth. The two poolings with a joined element share half of the last eighth; the other half is
+        divided among the means and norms of other powers and all other small fractions.
         """
         if self.joined:
             return math.log(16 * 2)
@@ -114,7 +120,7 @@ FINE = tuple(dict.fromkeys((*POINTS, *FINE, *(Point(p, 1 / p) for p in FINE_POWE
 def pool(x: Floats, starts: Ints, points: Iterable[Point]) -> Floats:
     """Pools the rows of ``x`` (N, D), sorted by segment, by each of the points: (S, D, number of points).
 
-    ``starts`` (S + 1) are the first rows of the segments, and N. Sums, maxima and minima keep the sign of the rows. A
+    ``starts`` (S + 1) holds the first row of each segment, and N. Sums, maxima and minima keep the sign of the rows. A
     power that the rows do not have (0 or a negative number to the power -1 or 0) gives NaN. An empty segment gives 0.
     """
     points = tuple(points)

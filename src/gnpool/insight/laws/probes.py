@@ -1,4 +1,4 @@
-"""Quantities outside the space of laws: what a law leaves unexplained must not be related to them either."""
+"""Quantities outside the space of laws. The residuals of a law must not be related to them either."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gnpool.insight.laws.points import Floats
 from gnpool.insight.laws.space import Level, Sample
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
-DRAWS = 1000  # of random signs or orders, for probabilities
-GROUPS = 6  # that a quantity is cut into
+DRAWS = 1000  # random signs or orders from which a probability is estimated
+GROUPS = 6  # quantile groups into which a quantity is cut
 CONSTANT = 1e-9  # a column that varies less, relatively, is constant
-MOST_EDGES = 3_000_000  # beyond, triangles are not counted
+MOST_EDGES = 3_000_000  # with more edges than this, triangles are not counted
 
 
 def probes_of(sample: Sample, level: Level) -> Floats:
@@ -35,7 +35,7 @@ def probes_of(sample: Sample, level: Level) -> Floats:
 
 
 def groups_of(columns: Floats) -> Floats:
-    """For each column, indicators of its quantile groups: a relation of any form to them shows."""
+    """For each column, indicators of its quantile groups, which show a relation of any form."""
     found = []
     for column in columns.T:
         if np.isfinite(column).all():

@@ -1,4 +1,4 @@
-"""Small fractions: the neighbourhood of good candidates, one pooling at a time."""
+"""Tries small fractions of p and the growth near good candidates, one pooling at a time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gnpool.insight.laws.space import Sample, Term, values_at
 
 SINGLE, PAIRS = 4, 4  # candidates whose neighbourhood is searched
 ROUNDS = 3
-TRIED = 3  # columns of a place that are fitted exactly
+TRIED = 3  # of the points tried for a pooling, this many are fitted exactly
 
 
 def refined(candidates: Sequence[Candidate], matrix: Matrix, sample: Sample, y: Floats) -> list[Candidate]:
-    """The candidates, and what is better around the best of them, in the order of their length.
+    """The candidates, and better ones near the best of them, ordered by length.
 
-    In the last hop and in the readout of each term all points with small fractions are tried while the rest stays; the
-    best takes the place if the description gets shorter. New terms are added to the matrix.
+    For the last hop and the readout of each term, all points with small fractions are tried while the rest stays. The
+    best of them replaces the pooling if the description gets shorter. New terms are added to the matrix.
     """
     found = list(candidates)
     for start in _starts(candidates, matrix):
@@ -37,7 +37,7 @@ def refined(candidates: Sequence[Candidate], matrix: Matrix, sample: Sample, y: 
 
 
 def _starts(candidates: Sequence[Candidate], matrix: Matrix) -> list[Candidate]:
-    """The best candidates of different shape: another feature, depth or neighbourhood, one term or two."""
+    """The best candidate of each shape, where a shape is the features, depths, neighbourhoods and number of terms."""
     kept: dict[object, Candidate] = {}
     for one in candidates:
         shape = tuple(_shape(matrix.terms[k]) for k in one.columns)
@@ -56,7 +56,8 @@ def _improved(candidate: Candidate, matrix: Matrix, sample: Sample, y: Floats) -
     for number, column in enumerate(candidate.columns):
         term = matrix.terms[column]
         others = candidate.columns[:number] + candidate.columns[number + 1 :]
-        for place in range(max(0, term.hops - 1), len(term.poolings)):  # those further in cost too much
+        # trying the poolings further inside costs too much
+        for place in range(max(0, term.hops - 1), len(term.poolings)):
             values = values_at(term, place, FINE, sample)[: len(y)]
             near = [
                 replace(term, poolings=(*term.poolings[:place], point, *term.poolings[place + 1 :])) for point in FINE
@@ -72,7 +73,7 @@ def _improved(candidate: Candidate, matrix: Matrix, sample: Sample, y: Floats) -
 
 
 def _shorter(candidate: Candidate, matrix: Matrix, y: Floats) -> list[Candidate]:
-    """The candidate without its constant, and each of its terms alone: a better pooling may need no help."""
+    """The candidate without its constant, and each of its terms alone, since a better pooling may need no help."""
     forms = [(candidate.columns, False), *(((k,), False) for k in candidate.columns)]
     return [_of_columns(columns, intercept, matrix, y, candidate.noise) for columns, intercept in dict.fromkeys(forms)]
 

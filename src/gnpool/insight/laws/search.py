@@ -1,8 +1,9 @@
-"""The search: every law of one or two terms, ordered by the length of its description.
+"""Searches every law of one or two terms, and orders them by the length of their descriptions.
 
-The description of the targets by a law is the law itself (which terms, by their prior; each fitted number, half the
-logarithm of the number of targets) and then what the law leaves unexplained, as normal noise of a size that is fitted
-too. Noise has one size for all targets, or a size in proportion to them; both are tried. Nothing else decides.
+The description of the targets by a law has two parts. The first is the law itself: its terms cost their prior, and each
+fitted number costs half the logarithm of the number of targets. The second is what the law leaves unexplained, as
+normal noise whose size is fitted too. The noise has one size for all targets, or a size in proportion to them; both
+are tried. Nothing else decides.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from gnpool.insight.laws.points import Floats
 from gnpool.insight.laws.probes import DRAWS, groups_of
 from gnpool.insight.laws.space import Term
 
-PRECISION = 1e-6  # relative: a few roundings of float32 features and targets
-PARTNERS = 600  # terms that are paired with every other one, the best by themselves
+PRECISION = 1e-6  # relative error of float32 features and targets after a few roundings
+PARTNERS = 600  # terms that are paired with every other term; they are the best single terms
 KEPT = 400  # candidates whose numbers are fitted exactly
-ANOTHER = math.log(4)  # nats for a second term or an intercept: most laws have one term
-NICE = (1.0, 2.0, 0.5, 3.0, 4.0, 1 / 3, 0.25)  # factors that are simpler than a number: cheaper than half a logarithm
-SIGN_AND_ONE = math.log(2 * 2)  # nats: half of the simple factors are 1
-SIGN_AND_NICE = math.log(2 * 2 * (len(NICE) - 1))  # and the others share the other half
-RANGE = math.log(8)  # nats: a fitted number may be anywhere within a few orders of magnitude
-COLLINEAR = 1e-9  # a pair whose columns are nearer than this says nothing that one of them does not
+ANOTHER = math.log(4)  # nats for a second term or an intercept, since most laws have one term
+NICE = (1.0, 2.0, 0.5, 3.0, 4.0, 1 / 3, 0.25)  # simple factors, which cost less than a fitted number
+SIGN_AND_ONE = math.log(2 * 2)  # nats; the factor 1 has half of the probability of the simple factors
+SIGN_AND_NICE = math.log(2 * 2 * (len(NICE) - 1))  # nats; the others share the other half
+RANGE = math.log(8)  # nats for the order of magnitude of a fitted number
+COLLINEAR = 1e-9  # two columns that are nearer than this explain no more than one of them
 MOST_RELATIVE = 0.4
 NOISES = ("constant", "relative")
 
@@ -46,7 +47,7 @@ class Matrix:
 
     @classmethod
     def of(cls, terms: Sequence[Term], values: Floats, features: int) -> Matrix:
-        """The terms that differ on the data; of equal ones the cheapest."""
+        """The terms that differ on the data; of equal terms the cheapest."""
         costs = np.array([term.cost(features) for term in terms])
         groups = sorted(usable(values, costs))
         kept = [group[0] for group in groups]
@@ -54,7 +55,7 @@ class Matrix:
         return cls([terms[k] for k in kept], values[:, kept], costs[kept], features, twins)
 
     def column(self, term: Term, values: Floats) -> int:
-        """The number of a term; one that is new is added."""
+        """The number of a term's column; a new term is added."""
         if term in self.terms:
             return self.terms.index(term)
         self.terms.append(term)
@@ -77,12 +78,12 @@ class Candidate:
 
     @property
     def possible(self) -> bool:
-        """Normal noise in proportion to the target is small against it, or the target would change its sign."""
+        """Whether its noise is possible: noise in proportion to a target must be small, or the target changes sign."""
         return self.noise == "constant" or self.scatter <= MOST_RELATIVE
 
     @property
     def fitted_numbers(self) -> int:
-        """How many of its numbers are fitted: the others are simple."""
+        """How many of its numbers are fitted and not simple."""
         return sum(error > 0 for error in self.errors)
 
     @property
@@ -106,7 +107,7 @@ def usable(values: Floats, costs: Floats) -> list[list[int]]:
 
 
 def weights_of(y: Floats, noise: str) -> Floats | None:
-    """What residuals are multiplied by so that their noise has one size; None where such noise cannot be."""
+    """Weights of the residuals that give their noise one size; None if such noise is impossible."""
     if noise == "constant":
         return np.ones_like(y)
     smallest, usual = np.abs(y).min(), np.abs(y).mean()
@@ -114,7 +115,7 @@ def weights_of(y: Floats, noise: str) -> Floats | None:
 
 
 def search(values: Floats, y: Floats, costs: Floats) -> list[Candidate]:
-    """Candidates in the order of their length, shortest first. ``values`` holds a column for each term."""
+    """Candidates by length, shortest first. ``values`` holds a column for each term."""
     found: list[tuple[float, tuple[int, ...], bool, str]] = []
     for noise in NOISES:
         weights = weights_of(y, noise)
@@ -133,7 +134,7 @@ def search(values: Floats, y: Floats, costs: Floats) -> list[Candidate]:
 def _screen(
     values: Floats, y: Floats, costs: Floats, weights: Floats, intercept: bool, noise: str
 ) -> list[tuple[float, tuple[int, ...], bool, str]]:
-    """One or two terms by the normal equations: fast, and exact enough to choose what is fitted properly."""
+    """Fit one or two terms by the normal equations, which are fast and exact enough to choose the candidates."""
     weighted, target = values * weights[:, None], y * weights
     power = float(np.square(target).sum())
     if intercept:
@@ -200,7 +201,7 @@ def screen(values: Floats, costs: Floats, others: Floats, y: Floats, like: Candi
 
 
 def fit(values: Floats, y: Floats, cost: float, columns: tuple[int, ...], intercept: bool, noise: str) -> Candidate:
-    """The numbers of one law by least squares; simple factors take the place of fitted ones where that is shorter."""
+    """Fit the numbers of one law by least squares; simple factors replace fitted ones if that is shorter."""
     return min(with_numbers(values, y, cost, columns, intercept, noise), key=lambda one: one.length)
 
 
@@ -236,7 +237,7 @@ def with_numbers(
 
 
 def _price_of_a_number(y: Floats) -> float:
-    """Half the logarithm of the number of targets says how precise it is, and the rest which range it is from."""
+    """The cost of a fitted number: half the logarithm of the number of targets for its precision, and its range."""
     return math.log(len(y)) / 2 + RANGE
 
 
@@ -252,9 +253,9 @@ def _design(values: Floats, intercept: bool) -> Floats:
 def _solve(
     design: Floats, y: Floats, noise: str, fixed: dict[int, float]
 ) -> tuple[tuple[float, ...], tuple[float, ...], float]:
-    """Factors, their standard errors and the scatter; relative noise by weights from the fit itself, without bias.
+    """Factors, their standard errors and the scatter. For relative noise the weights come from the fit, without bias.
 
-    ``fixed`` holds factors that stay as they are, by column; their standard error is 0.
+    ``fixed`` holds, by column, factors that are not fitted; their standard error is 0.
     """
     free = [k for k in range(design.shape[1]) if k not in fixed]
     factors, errors = np.zeros(design.shape[1]), np.zeros(design.shape[1])
@@ -296,13 +297,13 @@ def _left(candidate: Candidate, values: Floats, y: Floats) -> float:
 
 
 def predictions(candidate: Candidate, values: Floats) -> Floats:
-    """What a law gives; ``values`` hold a column for each term."""
+    """The predictions of a law; ``values`` holds a column for each term."""
     result: Floats = _design(values[:, list(candidate.columns)], candidate.intercept) @ np.array(candidate.coefficients)
     return result
 
 
 def residuals(candidate: Candidate, values: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """What a law leaves of the targets, in units of its noise; and its weighted design matrix."""
+    """The residuals of a law in units of its noise, and its weighted design matrix."""
     design = _design(values, candidate.intercept)
     fitted = design @ np.array(candidate.coefficients)
     weights = _fitted_weights(candidate, fitted, y)
@@ -310,11 +311,11 @@ def residuals(candidate: Candidate, values: Floats, y: Floats) -> tuple[Floats, 
 
 
 def structure_left(candidate: Candidate, values: Floats, probes: Floats, terms: Floats, y: Floats) -> float:
-    """The probability that pure noise is as strongly related to any quantity as what the law leaves is.
+    """The probability that pure noise is as strongly related to any quantity as the law's residuals are.
 
-    ``values`` are the law's terms; ``probes`` and ``terms`` hold a column for each quantity. Probes, and what the law
-    gives, are also cut into groups of equal size, so that a relation of any form shows. The residuals' signs are drawn
-    anew for the comparison: noise of uneven size does no harm. What the law itself can fit is taken out of everything.
+    ``values`` are the law's terms; ``probes`` and ``terms`` hold a column for each quantity. Probes and the predictions
+    are also cut into groups of equal size, which show relations of any form. The comparison draws random signs for the
+    residuals, so that noise of uneven size does no harm. The part that the law can fit is removed from all quantities.
     """
     rest, design = residuals(candidate, values, y)
     fitted = _design(values, candidate.intercept) @ np.array(candidate.coefficients)
@@ -333,7 +334,7 @@ def structure_left(candidate: Candidate, values: Floats, probes: Floats, terms: 
 
 
 def _unit_outside(columns: Floats, basis: Floats) -> Floats:
-    """What a basis leaves of columns, each of norm 1; columns of which it leaves nothing are dropped."""
+    """The columns' parts outside a basis, scaled to norm 1; columns inside the basis are dropped."""
     with np.errstate(all="ignore"):
         size = np.linalg.norm(columns, axis=0)
         columns = columns[:, np.isfinite(size) & (size > 0)] / size[np.isfinite(size) & (size > 0)]
@@ -344,7 +345,7 @@ def _unit_outside(columns: Floats, basis: Floats) -> Floats:
 
 
 def pairs_near(matrix: Matrix, y: Floats, most: int) -> list[tuple[int, int]]:
-    """The pairs of terms that are linearly nearest to targets, with a constant."""
+    """The pairs of terms whose linear fit with a constant is nearest to the targets."""
     found = _screen(matrix.values, y, matrix.costs, np.ones_like(y), True, "constant")
     found.sort(key=lambda one: one[0])
     pairs = [columns for _, columns, _, _ in found if len(columns) == 2]

@@ -15,11 +15,20 @@ class LawsNet(torch.nn.Module):
     r"""Several laws of the same graphs side by side, a column for each.
 
     Args:
-        laws (sequence): The arguments of a :class:`LawNet` for each target, none of classes.
+        laws (sequence): The arguments of a :class:`LawNet` for each target; laws of classes are not allowed.
 
     Shapes:
         - **input:** x :math:`(N, d)`, edge_index :math:`(2, E)`, ptr :math:`(G + 1)`
         - **output:** :math:`(G, k)` or :math:`(N, k)` for k laws
+
+    Example:
+        >>> import torch
+        >>> from gnpool.insight.laws import Law, LawsNet, Point, Term
+        >>> largest = Law((Term(0, (Point(float("inf"), 0.0),)),), (1.0,), 0.0, "set", ("x",))
+        >>> total = Law((Term(0, (Point(1.0, 1.0),)),), (1.0,), 0.0, "set", ("x",))
+        >>> net = LawsNet([law.model().arguments for law in (largest, total)])
+        >>> net(torch.tensor([[1.0], [2.0], [3.0]]))
+        tensor([[3., 6.]])
     """
 
     def __init__(self, laws: Sequence[Mapping[str, Any]]) -> None:
@@ -28,7 +37,9 @@ class LawsNet(torch.nn.Module):
         first = self.laws[0]
         self.in_channels, self.level = first.in_channels, first.level
         if any(law.cuts or (law.in_channels, law.level) != (self.in_channels, self.level) for law in self.laws):
-            raise ValueError("LawsNet: all laws must be of numbers, of the same features and of the same level")
+            raise ValueError(
+                "LawsNet: all laws must predict numbers, not classes, from the same features at the same level"
+            )
         self.out_channels = len(self.laws)
 
     @property

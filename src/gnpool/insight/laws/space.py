@@ -1,4 +1,4 @@
-"""The space of laws: terms, each a pooling of one feature in one or more places, and their values on given graphs."""
+"""The space of laws: its terms, each of which pools one feature once or several times, and their values on graphs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,27 @@ from torch_geometric.data import Data
 from gnpool.insight.laws.points import COMMON, POINTS, Floats, Ints, Point, pool, power_of
 
 Level = Literal["graph", "set", "node"]
-ONE = -1  # the feature that is 1 everywhere: its sum over neighbours is the degree
-MOST_VALUES = 20_000_000  # numbers in the matrix of all terms; beyond, fewer points are tried in front
-MOST_INNER = 50_000_000  # numbers of one feature on the way there
-NEIGHBOURHOODS = math.log(2)  # nats: neighbours alone, or the node itself among them
+ONE = -1  # the feature that is 1 everywhere; its sum over neighbours is the degree
+MOST_VALUES = 20_000_000  # if the matrix of all terms would be larger, fewer points are tried for the first pooling
+MOST_INNER = 50_000_000  # the most intermediate values of one feature
+NEIGHBOURHOODS = math.log(2)  # nats for whether the node is among its neighbours
 PLAIN = tuple(Point(p, growth) for p, growth in COMMON)
 DEPTHS = 4  # none to three hops
 
 
 @dataclass(frozen=True)
 class Term:
-    """One term of a law: ``poolings`` from the inside out, over the feature number ``feature`` (:data:`ONE`: the 1).
+    """One term of a law: ``poolings``, from the inside out, of the feature number ``feature`` (:data:`ONE`: the 1).
 
     ``closed`` says whether a node counts among its own neighbours. ``readout`` says whether the last pooling goes over
-    the nodes of a graph or the elements of a set; the ones before it go over neighbours. Without any pooling the term
-    is the node's own feature.
+    the nodes of a graph or the elements of a set; the poolings before it go over neighbours. Without any pooling the
+    term is the node's own feature.
+
+    Example:
+        >>> from gnpool.insight.laws import Point, Term
+        >>> term = Term(0, (Point(1.0, 1.0), Point(float("inf"), 0.0)))
+        >>> term.describe(["mass"]), term.hops
+        ('max_v(sum_u(mass_u))', 1)
     """
 
     feature: int
@@ -48,7 +54,7 @@ class Term:
         return math.log(features + 1) + hops + sum(point.cost for point in self.poolings)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it; an infinite p is a word."""
+        """The term in a form that JSON can hold; an infinite p is written as a word."""
         poolings = [
             [str(point.p) if math.isinf(point.p) else point.p, point.growth, point.joined] for point in self.poolings
         ]
@@ -56,7 +62,7 @@ class Term:
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Term:
-        """From what :meth:`to_dict` gave."""
+        """The term that :meth:`to_dict` gave."""
         poolings = tuple(Point(float(p), float(growth), bool(joined)) for p, growth, joined in found["poolings"])
         return cls(int(found["feature"]), poolings, bool(found["closed"]), bool(found["readout"]))
 
@@ -66,13 +72,13 @@ class Term:
         return [*hops, element] if self.readout else hops
 
     def describe(self, names: Sequence[str], element: str = "v") -> str:
-        """As in a formula, ``max_v(sum_u x_u)``."""
+        """The term as in a formula, ``max_v(sum_u(x_u))``."""
         letters = self.places(element)
-        around = [*letters[1:], "v"]  # what each hop is around
+        around = [*letters[1:], "v"]  # the node whose neighbours each hop pools
         text = "1" if self.feature == ONE else f"{names[self.feature]}_{letters[0] if letters else 'v'}"
         for place, (point, letter) in enumerate(zip(self.poolings, letters, strict=True)):
             hop = place < self.hops
-            if text == "1" and not point.joined:  # a power of how many there are
+            if text == "1" and not point.joined:  # pooling ones gives a power of their number
                 size = f"degree_{around[place]}" if hop else "n"
                 text = power_of(f"({size} + 1)" if hop and self.closed else size, point.growth)
             else:
@@ -82,7 +88,16 @@ class Term:
 
 @dataclass(frozen=True)
 class Sample:
-    """Graphs as flat arrays: features (N, D + 1) with a 1 as the last, first nodes of graphs, and neighbours."""
+    """Graphs as flat arrays: features (N, D + 1) with a 1 as the last, first nodes of graphs, and neighbours.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from gnpool.insight.laws import Sample
+        >>> sample = Sample.of([Data(x=torch.tensor([[5.0], [6.0]])), Data(x=torch.tensor([[7.0]]))])
+        >>> sample.x.tolist(), sample.starts.tolist()
+        ([[5.0, 1.0], [6.0, 1.0], [7.0, 1.0]], [0, 2, 3])
+    """
 
     x: Floats
     starts: Ints
@@ -133,7 +148,7 @@ class Sample:
         return int(self.starts[-1])
 
     def gather(self, values: Floats, closed: bool) -> tuple[Floats, Ints]:
-        """The neighbours' rows, sorted by node, and where each node's begin; ``closed``: its own row too."""
+        """The neighbours' rows, sorted by node, and where those of each node begin; ``closed`` adds its own row."""
         if not closed:
             return values[self.sources], self.edge_starts
         own = np.insert(self.sources, self.edge_starts[:-1], np.arange(self.nodes))
@@ -144,14 +159,14 @@ Add = Callable[[list[Term], Floats], None]
 
 
 def features_of(sample: Sample) -> list[int]:
-    """:data:`ONE`, which stands for every feature that is constant, and the numbers of the features."""
+    """:data:`ONE`, which replaces every constant feature, and the numbers of the other features."""
     return [ONE, *range(sample.x.shape[1] - 1)]
 
 
 def terms_and_values(sample: Sample, level: Level, most: int | None = None) -> tuple[list[Term], Floats]:
     """Every term of the space, and its values: a row for each target, a column for each term.
 
-    ``most`` keeps the first rows alone: of a large graph, where some nodes have a target.
+    ``most`` keeps only the first rows, for a large graph of which only some nodes have a target.
     """
     terms: list[Term] = []
     columns: list[Floats] = []
@@ -197,7 +212,7 @@ def _further(
 
 
 def _deep(sample: Sample, feature: int, x: Floats, level: Level, add: Add) -> None:
-    """One more hop than the others, with the common poolings alone."""
+    """The terms with one more hop, with common poolings only."""
     values = x
     for _ in range(3 if level == "node" else 2):
         gathered, starts = sample.gather(values, False)
@@ -210,7 +225,7 @@ def _deep(sample: Sample, feature: int, x: Floats, level: Level, add: Add) -> No
 
 
 def _points(sample: Sample, level: Level, rows: int) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
-    """The points of the two places: all of them, or the better known where there are too many numbers."""
+    """The points of the two poolings: all of them, or only the common ones if there would be too many values."""
     features = sample.x.shape[1]
     for inner, outer in ((POINTS, POINTS), (_plain(), POINTS), (_plain(), _plain())):
         pairs = len(inner) * len(outer)
@@ -230,7 +245,7 @@ def values_of(term: Term, sample: Sample) -> Floats:
 
 
 def values_at(term: Term, place: int, points: Sequence[Point], sample: Sample) -> Floats:
-    """The values of a term with each of the points in one place: a column for each point."""
+    """The values of a term with each of the points as its pooling number ``place``, a column for each point."""
     values = _apply(term, sample, sample.x[:, [term.feature]], 0, place)
     if place < term.hops:
         gathered, starts = sample.gather(values, term.closed)
@@ -241,7 +256,7 @@ def values_at(term: Term, place: int, points: Sequence[Point], sample: Sample) -
 
 
 def _apply(term: Term, sample: Sample, values: Floats, first: int, stop: int) -> Floats:
-    """The poolings of some places of a term, over columns."""
+    """Apply the poolings ``first`` to ``stop`` - 1 of a term to columns."""
     for place in range(first, stop):
         if place < term.hops:
             gathered, starts = sample.gather(values, term.closed)
@@ -252,9 +267,9 @@ def _apply(term: Term, sample: Sample, values: Floats, first: int, stop: int) ->
 
 
 def level_of(graphs: Sequence[Data]) -> Level:
-    """What the targets belong to: graphs, sets (no edges anywhere) or nodes."""
+    """The level of the targets: graphs, sets (there are no edges) or nodes."""
     if not graphs:
-        raise ValueError("find_law: there are no graphs")
+        raise ValueError("find_law: 'graphs' is empty")
     if any(not isinstance(graph.y, torch.Tensor) for graph in graphs):
         raise ValueError("find_law: every graph needs a target 'y'")
     if all(graph.y.numel() == 1 for graph in graphs):

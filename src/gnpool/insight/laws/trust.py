@@ -1,4 +1,4 @@
-"""Up to which size equally good laws agree: the laws are run on grown graphs, and no label is needed."""
+"""Finds up to which size equally good laws agree, by running them on grown graphs, for which no label is needed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gnpool.insight.laws.space import Level, Sample, Term, values_of
 
 FACTORS = (2, 4, 8, 16)
 GROWN = 8  # graphs of each size
-MOST_NODES = 20_000  # of a grown graph
-MOST_DENSE = 1000  # nodes on average, up to which graphs are also grown with the same density
-FEWER_NODES = 2000  # of a graph whose neighbourhoods grow
-WAYS = ("degree", "density")  # what stays as it is when a graph grows
-NEIGHBOURHOODS = "neighbourhoods"  # the way in which these grow, and not the graph
+MOST_NODES = 20_000  # the most nodes of a grown graph
+MOST_DENSE = 1000  # graphs with at most this many nodes on average are also grown with the same density
+FEWER_NODES = 2000  # the most nodes of a graph whose neighbourhoods grow
+WAYS = ("degree", "density")  # what is kept when a graph grows
+NEIGHBOURHOODS = "neighbourhoods"  # the neighbourhoods grow, and the graph does not
 
 
 @dataclass(frozen=True)
 class Trust:
-    """Up to ``size`` nodes, or neighbours of a node in a single graph, all rivals are within the tolerance; ``apart``
-    is how far they are at most up to there.
+    """Up to ``size`` nodes (in a single graph, neighbours of a node) all rivals are within the tolerance; ``apart`` is
+    their largest difference up to that size.
 
-    ``parted`` holds, for each rival, how far it is from the law at the largest size that was tried.
+    ``parted`` holds the difference of each rival from the law at the largest size that was tried.
     """
 
     size: int
@@ -60,7 +60,7 @@ def grown(sample: Sample, factor: int, way: str, seed: int = 0) -> Sample:
 def _edges(
     sample: Sample, graph: int, size: int, factor: int, way: str, random: np.random.Generator
 ) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Random edges of a grown graph, both directions; no node is alone unless one of the given graph is."""
+    """Random edges of a grown graph, in both directions. No node is isolated unless a node of the given graph is."""
     first, last = sample.starts[graph], sample.starts[graph + 1]
     degrees = np.diff(sample.edge_starts[first : last + 1])
     wanted = int(degrees.sum() * (size / (last - first)) ** (2 if way == "density" else 1) / 2)
@@ -89,10 +89,10 @@ def certify(
     """The largest size up to which all rivals are within ``tolerance`` of the law.
 
     The sizes tried are 2, 4, 8 and 16 times those of the given graphs, grown with the same degrees and, for graphs that
-    are not too large, with the same density. Differences are relative: the mean over the grown graphs, or for classes
-    the share of those that get another class. ``error`` is what the law errs by on the given graphs, and ``slope`` the
-    power of the size with which it grew there: where it would pass the tolerance, trust ends too. With targets of the
-    nodes of a single graph, the neighbourhoods grow and not the graph.
+    are not too large, with the same density. A difference is the mean relative difference over the grown graphs; for
+    classes it is the share of graphs that get another class. ``error`` is the error of the law on the given graphs, and
+    ``slope`` the power of the size with which it grew there. Trust also ends where this error would exceed the
+    tolerance. If the targets are those of the nodes of a single graph, the neighbourhoods grow and not the graph.
     """
     largest = largest_of(sample, level)
     size, apart, holds = largest, 0.0, True

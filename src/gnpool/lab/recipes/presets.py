@@ -28,6 +28,11 @@ class Preset:
         batch_size (int, optional): Graphs or sets of a batch, where it is not the recipe's.
         decay (float): Share of the epochs, at the end, in which all rates fall to 0; the paper has none.
         data_seed (int): Of all generated graphs and sets. The seeds of the runs are those of their initial weights.
+
+    Example:
+        >>> from gnpool.lab import PRESETS
+        >>> [(preset.name, preset.seeds) for preset in PRESETS.values()]
+        [('smoke', 2), ('quick', 1), ('paper', 5)]
     """
 
     name: str
@@ -85,7 +90,13 @@ PRESETS = {
 
 
 def get_preset(name: str, data_seed: int = 0) -> Preset:
-    """The preset called ``name``, perhaps on other data of the same kind."""
+    """The preset called ``name``, perhaps on other data of the same kind.
+
+    Example:
+        >>> from gnpool.lab import get_preset
+        >>> get_preset("quick").seeds, get_preset("quick", data_seed=7).data_seed
+        (1, 7)
+    """
     return preset_of(Scope(name, data_seed=data_seed))
 
 

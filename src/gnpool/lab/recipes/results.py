@@ -32,6 +32,15 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
     Of several ``searches`` (default: ``"all"``) a model takes the first by which the store has it. Where that is not
     the first of all, its cells say so. Where a network has two forms, its cells say which of them validation chose, and
     what both came to.
+
+    Example:
+        >>> import tempfile
+        >>> from gnpool.lab import find_table, get_preset, table_results
+        >>> from gnpool.store import Store
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found = table_results(find_table("exp_graph_harmonic"), Store(folder), get_preset("quick"))
+        >>> found["cells"][0]["ours"], found["cells"][0]["verdict"]  # nothing was run yet
+        (None, 'not run')
     """
     searches = searches or SEARCHES[:1]
     cells, seconds, meta = [], 0.0, None

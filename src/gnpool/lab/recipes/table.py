@@ -25,6 +25,12 @@ from gnpool.store import Store
 class Cell(Place):
     """One number of a table, with its deviation; ``published`` is the table, row and column of the paper where its
     counterpart stands, if that is not the same place of the same table.
+
+    Example:
+        >>> from gnpool.lab import find_table
+        >>> cell = find_table("exp_graph_harmonic").cells[0]
+        >>> cell.row, cell.column, cell.recipe.task
+        ('sum', 'sum', 'harmonic')
     """
 
     recipe: Recipe
@@ -34,7 +40,14 @@ class Cell(Place):
 
 @dataclass(frozen=True)
 class Table(AnyTable):
-    """A table or a figure; ``curves`` names the exponents that a figure shows over training, by cell."""
+    """A table or a figure; ``curves`` names the exponents that a figure shows over training, by cell.
+
+    Example:
+        >>> from gnpool.lab import find_table
+        >>> table = find_table("exp_graph_harmonic")
+        >>> len(table.cells), len(table.recipes)
+        (21, 21)
+    """
 
     family: ClassVar[str] = "recipes"
     options: ClassVar[frozenset[str]] = frozenset({"data_seed"})

@@ -14,7 +14,14 @@ ALMOST = 0.999  # of a part that has not told its end
 
 @dataclass(frozen=True)
 class Event:
-    """Something to show: a training went on by an epoch, or work was finished."""
+    """Something to show: a training went on by an epoch, or work was finished.
+
+    Example:
+        >>> from gnpool.lab import Event
+        >>> event = Event("GNP on harmonic", 1.0, 0.012, "training", done=3, total=10, overall=0.25, seconds_left=90.0)
+        >>> f"{event.done} of {event.total}, {event.seconds_left:.0f} s left"
+        '3 of 10, 90 s left'
+    """
 
     label: str  # of the training
     fraction: float  # of this training

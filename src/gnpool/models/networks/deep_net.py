@@ -1,4 +1,4 @@
-"""A deep network for graphs, with what deep networks need: normalisation, residuals, jumping knowledge, dropout."""
+"""A deep network for graphs, with normalisation, residuals, jumping knowledge and dropout."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class DeepNet(Network):
         \hat y = \mathrm{HEAD}(\mathrm{READOUT}_v \, h_v)
 
     with :math:`h^0 = x` and :math:`m^l_{uv} = h^{l-1}_u`, or :math:`\sigma(h^{l-1}_u + W^l e_{uv})` if edges have
-    features. MLP is a linear map, norm, :math:`\sigma` and a linear map. The readout sees the last layer, or all of
-    them by jumping knowledge. Without edge features a message depends on its source alone, so that GNP and PyG's fixed
-    poolings hold no tensor of messages.
+    features. MLP is a linear map, norm, :math:`\sigma` and a linear map. The readout sees the last layer, or with
+    jumping knowledge all layers. Without edge features a message depends only on its source, so that GNP and PyG's
+    fixed poolings store no messages.
 
     Args:
         in_channels (int): Number of node features.
         aggr (str or Aggregation or callable, optional): The aggregation of every layer, see :class:`GraphNet`. Each
-            layer has its own: of an aggregation given as a module, each layer takes a copy. (default: ``"gnpg"``)
+            layer has its own; each layer copies an aggregation that is given as a module. (default: ``"gnpg"``)
         readout (str or Aggregation or callable, optional): The readout, likewise. ``None`` gives an output for each
             node. (default: ``"gnpg"``)
         layers (int, optional): Number of layers. (default: ``3``)
@@ -58,9 +58,9 @@ class DeepNet(Network):
         edge_channels (int, optional): Number of edge features. (default: ``0``)
         train_eps (bool, optional): Whether :math:`\epsilon`, which starts at 0, is learned. (default: ``False``)
         activation (str, optional): ``"relu"``, ``"leaky_relu"`` or ``"elu"``. (default: ``"relu"``)
-        last_activation (bool, optional): Whether :math:`\sigma` stands behind the last layer, too. (default: ``True``)
-        head (int, optional): Width of a hidden layer in front of the output. (default: ``None``, no such layer)
-        head_dropout (float, optional): Dropout behind that layer. (default: ``0.0``)
+        last_activation (bool, optional): Whether :math:`\sigma` also follows the last layer. (default: ``True``)
+        head (int, optional): Width of a hidden layer before the output. (default: ``None``, no such layer)
+        head_dropout (float, optional): Dropout after that layer. (default: ``0.0``)
         aggr_options (dict, optional): Options of an aggregation given by name.
         readout_options (dict, optional): Options of a readout given by name.
 

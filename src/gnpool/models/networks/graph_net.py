@@ -16,14 +16,14 @@ from gnpool.models.poolings.slot import GNPDefaults, Pooling, clips, fill, pool,
 class GraphNet(Network):
     r"""One layer of message passing, a readout and a linear output, with a pooling slot for each of the two poolings.
 
-    With ``form="message"`` the network of each node stands in front of the aggregation:
+    With ``form="message"`` the network of each node comes before the aggregation:
 
     .. math::
         m_u = \mathrm{MLP}(x_u), \qquad a_v = \mathrm{AGG}_{u \in \mathcal{N}(v)} \, m_u, \qquad
         \hat y = w^\top \mathrm{READOUT}_v \, \sigma(a_v)
 
-    With ``form="gin"`` it stands behind it, as in the graph isomorphism network, and a fully connected layer widens
-    the input:
+    With ``form="gin"`` it comes after the aggregation, as in the graph isomorphism network, and a fully connected layer
+    widens the input:
 
     .. math::
         h_v = \sigma(W x_v + b), \qquad
@@ -31,8 +31,8 @@ class GraphNet(Network):
         \mathrm{AGG}_{u \in \mathcal{N}(v)} \, h_u\Big)
 
     MLP is two fully connected layers with :math:`\sigma` after each. Without biases in the output layer and in GNP, the
-    part behind the messages is homogeneous, which is what extrapolates. A message depends on its source alone, so that
-    GNP pools neighbours without a tensor of messages.
+    part after the messages is homogeneous, and therefore extrapolates. A message depends only on its source, so that
+    GNP pools neighbours without storing messages.
 
     Args:
         in_channels (int): Number of node features.
@@ -49,7 +49,7 @@ class GraphNet(Network):
         gnp_bias (bool, optional): Whether the mixing layer of each named GNP has a bias. (default: ``False``)
         nonneg (str, optional): ``nonneg`` of each named GNP. (default: ``"relu"``)
         t0 (float, optional): ``t0`` of each named GNP. (default: ``None``)
-        aggr_options (dict, optional): Further options of an aggregation given by name; they win over the three above.
+        aggr_options (dict, optional): Further options of an aggregation given by name; they override the three above.
         readout_options (dict, optional): Further options of a readout given by name, likewise.
 
     Shapes:
@@ -119,8 +119,8 @@ class GraphNet(Network):
                 ``max_nodes``, nothing waits for a GPU.
             max_nodes (int, optional): A size that no graph exceeds.
         """
-        relu = self.activation == "relu"  # then no row that is pooled is negative
-        activate = not (relu and clips(self.readout))  # two passes over all rows, there and back
+        relu = self.activation == "relu"  # then no pooled row is negative
+        activate = not (relu and clips(self.readout))  # saves two passes over all rows, forward and backward
         graphs = Segments(x, batch, ptr, batch_size, max_nodes)
         if self.lift is None:
             h = self.mlp(x, last=not (relu and clips(self.aggr)))

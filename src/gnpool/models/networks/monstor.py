@@ -1,4 +1,4 @@
-"""MONSTOR: a network that predicts one step of a cascade, and, stacked, its end."""
+"""MONSTOR, a network that predicts one step of a cascade and, when stacked, its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gnpool.ops.functional import pool_neighbors
 
 HISTORY = 4  # features of a node: three increments of its probability, and the probability
 INF = math.inf
-# Signed messages through the norm, which wants none below 0: (p, q) of their positive and of their negative parts.
+# The norm takes no negative messages, so their positive and negative parts are pooled apart, each by (p, q).
 FIXED = {
     "sum": ((1.0, 0.0), (1.0, 0.0)),
     "mean": ((1.0, 1.0), (1.0, 1.0)),
@@ -39,13 +39,13 @@ class MONSTOR(torch.nn.Module):
         (\pi_i - \pi_{i-1})_u, 1\big)\Big)
 
     so that a prediction never falls, and never exceeds the union bound. With GNP the messages go through a ReLU, since
-    the norm wants none below 0. Feeding predictions back (:meth:`stacked`) estimates the whole cascade from its seeds.
+    the norm takes no negative ones. Feeding predictions back (:meth:`stacked`) estimates the whole cascade.
 
     All edges of a batch are the same: several states of one graph are channels of its nodes, and no message is held.
 
     Args:
         aggr (str, optional): ``"max"`` (the original), ``"sum"``, ``"mean"``, ``"min"``, ``"gnp"`` or ``"gnp+"``. For
-            max and min a message of exactly 0 does not take part beside others. A node without in-edges gets 0.
+            max and min a message of exactly 0 is ignored if there are others. A node without in-edges gets 0.
             (default: ``"max"``)
         hidden (int, optional): Channels between layers. (default: ``16``)
         layers (int, optional): Number of layers. (default: ``3``)
@@ -128,14 +128,15 @@ class MONSTOR(torch.nn.Module):
     def stacked(
         self, seeds: Tensor, edge_index: Tensor, edge_weight: Tensor, steps: int, tolerance: float = 0.0
     ) -> Tensor:
-        r"""The probabilities after ``steps`` predictions, each fed with the last.
+        r"""The probabilities after ``steps`` predictions, each from the previous one.
 
         Args:
             seeds (torch.Tensor): 1 for seeds and 0 for others, (N, B).
             edge_index (torch.Tensor or torch_geometric.EdgeIndex): The edges.
             edge_weight (torch.Tensor): The activation probabilities.
             steps (int): Predictions.
-            tolerance (float, optional): Stop when the influence of no state rises by more. (default: ``0.0``, never)
+            tolerance (float, optional): Stop if the influence of no state rises by more than this. (default: ``0.0``,
+                never)
         """
         x = start(seeds)
         for _ in range(steps):

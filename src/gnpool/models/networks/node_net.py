@@ -27,28 +27,28 @@ from gnpool.models.poolings.slot import (
 class NodeNet(Network):
     r"""Layers of message passing and a linear output at each node.
 
-    With ``form="message"`` the network of each layer stands in front of the aggregation:
+    With ``form="message"`` the network of each layer comes before the aggregation:
 
     .. math::
         h^0 = x, \qquad h^{l}_v = \sigma\Big(\mathrm{AGG}_{u \in \mathcal{N}(v)} \,
         \mathrm{MLP}^l([h^{l-1}_u, w_{uv}])\Big), \qquad \hat y_v = w^\top h^L_v
 
-    There is no term for the node itself: where it should take part, the edges hold a loop. With ReLU, the outer
-    :math:`\sigma` changes something behind GNP only. With ``form="gin"`` it stands behind it, as in the graph
-    isomorphism network, and a fully connected layer widens the input:
+    There is no term for the node itself; if the node should take part, the edges must contain a self-loop. With ReLU,
+    the outer :math:`\sigma` makes a difference only after GNP. With ``form="gin"`` the network comes after the
+    aggregation, as in the graph isomorphism network, and a fully connected layer widens the input:
 
     .. math::
         h^0 = \sigma(W x + b), \qquad h^{l}_v = \mathrm{MLP}^l\Big((1 + \epsilon) \, h^{l-1}_v +
         \mathrm{AGG}_{u \in \mathcal{N}(v)} \, m^l_{uv}\Big), \qquad \hat y_v = w^\top h^L_v
 
     with :math:`m^l_{uv} = h^{l-1}_u`, or :math:`\sigma(h^{l-1}_u + w_{uv} a^l)` if edges have weights. MLP is two fully
-    connected layers with :math:`\sigma` after each. The weight of an edge is a part of its message and no factor, which
-    would make shortest paths products.
+    connected layers with :math:`\sigma` after each. The weight of an edge is an input of its message and not a factor,
+    since with factors the lengths of paths would be products.
 
     Args:
         in_channels (int): Number of node features.
         aggr (str or Aggregation or callable, optional): The aggregation of every layer; see :class:`GraphNet`. Each
-            layer has its own: of an aggregation given as a module, each layer takes a copy. (default: ``"gnp"``)
+            layer has its own; each layer copies an aggregation that is given as a module. (default: ``"gnp"``)
         edge_weights (bool, optional): Whether edges have weights. Without them a message depends on its source
             alone, so that GNP holds no tensor of messages. (default: ``False``)
         layers (int, optional): Number of layers. (default: ``3``)
@@ -159,7 +159,7 @@ class _MessageLayer(Network):
         act, relu = ACTIVATIONS[self.activation], self.activation == "relu"  # then no message is negative
         if edges is None or edge_weight is None:
             return act(pool_neighbors(self.aggr, act(self.lin2(act(self.lin1(x)))), edge_index, relu))
-        # lin1 of [h_u, w_uv], its part of the node computed once for all edges out of the node
+        # lin1 of [h_u, w_uv]; the part of h_u is computed once for all edges out of the node
         of_node, of_edge = self.lin1.weight[:, :-1], self.lin1.weight[:, -1]
         first = F.linear(x, of_node, self.lin1.bias).index_select(0, edges.source)
         messages = act(self.lin2(act(first + edge_weight[:, None] * of_edge)))

@@ -9,7 +9,7 @@ from gnpool.models.poolings.segments import Segments
 
 
 class BatchNorm(torch.nn.BatchNorm1d):
-    """Batch norm over the rows that count: dummies that pad a batch change neither its output nor its statistics."""
+    """Batch norm over the rows that count. Dummies that pad a batch change neither its output nor its statistics."""
 
     def forward(self, x: Tensor, counts: Tensor | None = None) -> Tensor:
         if counts is None or not self.training:
@@ -32,14 +32,14 @@ class BatchNorm(torch.nn.BatchNorm1d):
 
 
 class LayerNorm(torch.nn.LayerNorm):
-    """Layer norm, called as :class:`BatchNorm` is; it looks at one row at a time."""
+    """Layer norm, called like :class:`BatchNorm`; it uses one row at a time."""
 
     def forward(self, x: Tensor, counts: Tensor | None = None) -> Tensor:
         return super().forward(x)
 
 
 class NoNorm(torch.nn.Module):
-    """No normalisation, called as the others are."""
+    """No normalisation, called like the others."""
 
     def forward(self, x: Tensor, counts: Tensor | None = None) -> Tensor:
         return x
@@ -56,7 +56,7 @@ def make_norm(name: str | None, channels: int, model: str) -> torch.nn.Module:
 
 
 def counting_nodes(weight: Tensor | None, graphs: Segments) -> Tensor | None:
-    """(N,) which nodes count, from the weights of nodes or of graphs; None where all do."""
+    """(N,) which nodes count, from the weights of nodes or of graphs; None if all count."""
     if weight is None:
         return None
     counts = weight.flatten() > 0

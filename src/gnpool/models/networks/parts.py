@@ -11,7 +11,7 @@ from torch import Tensor
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "leaky_relu": F.leaky_relu, "elu": F.elu}
 
-FORMS = ("message", "gin")  # the network of a layer in front of the aggregation, or behind it
+FORMS = ("message", "gin")  # the network of a layer before the aggregation, or after it
 
 
 def check_activation(name: str, model: str) -> str:
@@ -30,7 +30,7 @@ class Network(torch.nn.Module):
 
 
 class MLP(Network):
-    """Fully connected layers, each with a bias and followed by the activation, the last one too unless told not to."""
+    """Fully connected layers with biases. The activation follows each layer, for the last one unless turned off."""
 
     def __init__(self, widths: list[int], activation: str) -> None:
         super().__init__()

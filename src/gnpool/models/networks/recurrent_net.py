@@ -1,4 +1,4 @@
-"""A network that applies one layer again and again, as often as the graph needs."""
+"""A network that applies one layer repeatedly, as often as the graph needs."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class RecurrentNet(Network):
         h^t_v = (1 - g_v) \, h^{t-1}_v + g_v \, c_v
 
     with a gate :math:`g_v = \mathrm{sigmoid}(W_g [e_v, h^{t-1}_v, a_v])` and a candidate
-    :math:`c_v = \sigma(W_c [e_v, h^{t-1}_v, a_v])`. Nothing of an algorithm is built in: no distance, no frontier, no
-    rule for ties.
+    :math:`c_v = \sigma(W_c [e_v, h^{t-1}_v, a_v])`. The network contains no part of an algorithm: no distance, no
+    frontier, no rule for ties.
 
     The output is one of three:
 
@@ -52,13 +52,12 @@ class RecurrentNet(Network):
         aggr (str or Aggregation or callable, optional): The aggregation, see :class:`GraphNet`. (default: ``"gnpg"``)
         output (str, optional): ``"pointer"``, ``"node"`` or ``"graph"``. (default: ``"pointer"``)
         readout (str or Aggregation or callable, optional): The readout of ``output="graph"``. (default: ``"gnpg"``)
-        rounds (int or str, optional): A number, the same for all graphs; ``"nodes"``: as many as the graph has nodes;
-            ``"stable"``: until no state of the graph changes by more than ``tolerance``, and at most as many as it has
-            nodes. A graph is done when its own rounds are: what else is in the batch does not matter. (default:
-            ``"nodes"``)
-        tolerance (float, optional): Of ``rounds="stable"``. (default: ``1e-3``)
-        most_rounds (int, optional): An end to ``"nodes"`` and ``"stable"``, where graphs are very large.
-            (default: no other than the number of nodes)
+        rounds (int or str, optional): A number is the same for all graphs. ``"nodes"`` takes as many rounds as the
+            graph has nodes. ``"stable"`` ends when no state of the graph changes by more than ``tolerance``, after at
+            most as many rounds as it has nodes. Other graphs in the batch make no difference. (default: ``"nodes"``)
+        tolerance (float, optional): The tolerance of ``rounds="stable"``. (default: ``1e-3``)
+        most_rounds (int, optional): The most rounds of ``"nodes"`` and ``"stable"``, for very large graphs. (default:
+            the number of nodes)
         edge_weights (bool, optional): Whether edges have weights, which are a part of the messages. (default:
             ``False``)
         hidden (int, optional): Number of hidden channels. (default: ``64``)
@@ -69,8 +68,8 @@ class RecurrentNet(Network):
         readout_options (dict, optional): Options of a readout given by name.
 
     .. note::
-        ``rounds="stable"`` looks at the states, which :func:`torch.vmap` does not allow. In :func:`gnpool.fit_many`
-        give ``vectorize=False`` with it, or train with ``"nodes"`` and set ``model.rounds = "stable"`` afterwards.
+        ``rounds="stable"`` depends on the states, which :func:`torch.vmap` does not allow. In :func:`gnpool.fit_many`
+        pass ``vectorize=False``, or train with ``"nodes"`` and set ``model.rounds = "stable"`` afterwards.
 
     Shapes:
         - **input:** x :math:`(N, d)`, edge_index :math:`(2, E)`, edge_weight :math:`(E)`, batch :math:`(N)` sorted

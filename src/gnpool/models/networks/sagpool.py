@@ -1,4 +1,4 @@
-"""SAGPool, hierarchical, in a dense form."""
+"""The hierarchical SAGPool, in a dense form."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class SAGPoolNet(Network):
     r"""The hierarchical network of `"Self-Attention Graph Pooling" <https://arxiv.org/abs/1904.08082>`_ with a real
     output.
 
-    Each of three blocks is a graph convolution with ReLU, then a convolution to one channel, the score: the
-    :math:`\lceil r n \rceil` nodes of largest score stay, multiplied by its tanh, with the edges among them. Readouts
-    of the blocks, max and mean of the nodes that stay, are added up; three fully connected layers follow.
+    Each of three blocks is a graph convolution with ReLU, and a convolution to one channel, the score. The
+    :math:`\lceil r n \rceil` nodes with the largest scores stay, multiplied by the tanh of the score, with the edges
+    between them. The readouts of the blocks, max and mean of the nodes that stay, are added, and three fully connected
+    layers follow.
 
-    Graphs are laid out as (G, M) with M the largest size and adjacency as (G, M, M): the network is meant for batches
-    of graphs of similar and moderate size. How many nodes stay depends on sizes alone, and so do all shapes: many
-    models with different scores run at once. Values are those of PyG's
-    :class:`~torch_geometric.nn.GCNConv` and :class:`~torch_geometric.nn.SAGPooling`, whose weights fit. Of nodes with
-    equal scores the first stay.
+    Graphs have the layout (G, M), with M the largest size, and adjacency has (G, M, M), so the network is meant for
+    batches of graphs of similar and moderate size. All shapes depend on sizes only, so that many models with different
+    scores run at once. Values are those of PyG's :class:`~torch_geometric.nn.GCNConv` and
+    :class:`~torch_geometric.nn.SAGPooling`, whose weights can be loaded. Of nodes with equal scores the first stay.
 
     Args:
         in_channels (int): Number of node features.
@@ -35,8 +35,8 @@ class SAGPoolNet(Network):
         ratio (float, optional): The share r of the nodes that stays in each block. (default: ``0.5``)
         blocks (int, optional): Number of blocks. (default: ``3``)
         out_channels (int, optional): Number of outputs. (default: ``1``)
-        dropout (float, optional): Dropout after the first fully connected layer. Its authors' classifier has 0.5; for a
-            regression it is noise on the output, so that it is off. (default: ``0.0``)
+        dropout (float, optional): Dropout after the first fully connected layer. The authors' classifier has 0.5; in a
+            regression it only adds noise to the output. (default: ``0.0``)
 
     Shapes:
         - **input:** x :math:`(N, d)`, edge_index :math:`(2, E)`, batch :math:`(N)` sorted, ptr :math:`(G + 1)`

@@ -22,7 +22,7 @@ class SetNet(Network):
     Args:
         in_channels (int): Number of features of an element.
         pool (str or Aggregation or callable, optional): The pooling; see :class:`GraphNet`. (default: ``"gnp"``)
-        depth (int, optional): Number of fully connected layers in front of the pooling: 1 is the basic network,
+        depth (int, optional): Number of fully connected layers before the pooling: 1 is the basic network,
             2 the deep one. (default: ``1``)
         hidden, out_channels, activation, out_bias, gnp_bias, nonneg, t0 (optional): As in :class:`GraphNet`.
         pool_options (dict, optional): Further options of a pooling given by name.

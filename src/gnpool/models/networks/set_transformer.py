@@ -32,6 +32,14 @@ class AttentionBlock(Network):
         - **input:** queries :math:`(G, A, d_q)`, keys :math:`(G, B, d_k)`, mask :math:`(G, B)`, true where there
           is a key
         - **output:** :math:`(G, A, d)`
+
+    Example:
+        >>> import torch
+        >>> from gnpool.models import AttentionBlock
+        >>> block = AttentionBlock(3, 5, 8, heads=2)
+        >>> queries, keys = torch.rand(2, 4, 3), torch.rand(2, 6, 5)
+        >>> block(queries, keys, torch.ones(2, 6, dtype=torch.bool)).shape
+        torch.Size([2, 4, 8])
     """
 
     def __init__(self, query_channels: int, key_channels: int, channels: int, heads: int) -> None:
@@ -45,7 +53,7 @@ class AttentionBlock(Network):
     def forward(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k, v = (self._split(t) for t in (self.query(queries), self.key(keys), self.value(keys)))  # (G, H, ., d / H)
         scores = q @ k.transpose(-1, -2) / math.sqrt(self.out.in_features)
-        if mask is not None:  # finite, so that an empty set is no NaN
+        if mask is not None:  # a finite value, so that an empty set does not give NaN
             scores = torch.where(mask[:, None, None], scores, torch.finfo(scores.dtype).min)
         o = (q + scores.softmax(dim=-1) @ v).transpose(1, 2).flatten(2)
         return o + self.out(o).relu()
@@ -88,9 +96,9 @@ class _InducedAttention(Network):
 class SetTransformer(Network):
     r"""The network of `"Set Transformer: A Framework for Attention-based Permutation-Invariant Neural Networks"
     <https://arxiv.org/abs/1810.00825>`_: blocks of self-attention, a learned seed that attends to their result, and a
-    linear output. Its sizes are those of its authors' regression on sets of numbers.
+    linear output. Its sizes are those of the authors' regression on sets of numbers.
 
-    Sets are laid out as (G, M) with M the largest size, and attention is masked, so that neither the other sets of a
+    Sets have the layout (G, M), with M the largest size, and attention is masked, so that neither the other sets of a
     batch nor padding change a result.
 
     Args:
@@ -102,7 +110,7 @@ class SetTransformer(Network):
         blocks (int, optional): Number of encoder blocks. (default: ``2``)
         points (int, optional): Number of learned points of each ``"isab"``. (default: ``32``)
         out_channels (int, optional): Number of outputs. (default: ``1``)
-        out_bias (bool, optional): Whether the output layer has a bias, as its authors' has. (default: ``True``)
+        out_bias (bool, optional): Whether the output layer has a bias, as the authors' has. (default: ``True``)
 
     Shapes:
         - **input:** x :math:`(N, d)`, batch :math:`(N)` sorted, ptr :math:`(G + 1)`

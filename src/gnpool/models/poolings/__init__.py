@@ -1,1 +1,1 @@
-"""What a slot of a network can hold: the poolings by name, and how they are computed."""
+"""The poolings of a network's slots: their names, and how they are computed."""

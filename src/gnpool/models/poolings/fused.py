@@ -24,7 +24,7 @@ POINTS: dict[type[Aggregation], tuple[float, float]] = {  # p, q
 
 
 def has_fused_form(pooling: object) -> bool:
-    """Whether ``pooling`` is one of PyG's four, itself and not a subclass, and nobody listens to its calls."""
+    """Whether ``pooling`` is one of PyG's four classes, not a subclass, and has no hooks."""
     return type(pooling) in POINTS and not (pooling._forward_hooks or pooling._forward_pre_hooks)  # type: ignore[attr-defined]
 
 
@@ -34,5 +34,5 @@ def pool_non_negative(pooling: Aggregation, x: Tensor, norm: Callable[[Tensor, f
     y = norm(x, p, q)
     if p > 0:
         return y
-    has_zero = norm((x <= 0).to(x.dtype), math.inf, 0.0) > 0  # the norm leaves zeros out, the minimum is one
+    has_zero = norm((x <= 0).to(x.dtype), math.inf, 0.0) > 0  # the norm leaves zeros out, but a zero is the minimum
     return torch.where(has_zero, 0.0, y)

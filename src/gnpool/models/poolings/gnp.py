@@ -1,4 +1,4 @@
-"""GNP as the studies want it: started anywhere, or with one branch masked."""
+"""GNP for experiments, with any start or with a masked branch."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MASKS = ("positive", "negative")
 
 
 class StudyGNPAggregation(GNPAggregation):
-    r""":class:`gnpool.GNPAggregation` in published coordinates with two additions for experiments. Its parameters are
-    the same, so that either loads the other's ``state_dict``.
+    r""":class:`gnpool.GNPAggregation` in published coordinates, with two additions for experiments. Both classes have
+    the same parameters, so that each can load the other's ``state_dict``.
 
     Args:
         channels (int): Number of channels.
@@ -54,7 +54,7 @@ class StudyGNPAggregation(GNPAggregation):
         self._move_start()
 
     mask: str | None = None
-    t0: float | None = None  # the constructor above us resets before ours has set them
+    t0: float | None = None  # the base class resets before this constructor has set them
     q0: float | None = None
 
     def reset_parameters(self) -> None:

@@ -71,7 +71,7 @@ def make_pooling(name: str, channels: int, **options: Any) -> Aggregation:
 
 
 def register_pooling(name: str, build: Callable[..., Aggregation], options: Sequence[str] = ()) -> None:
-    """Make a pooling of your own known by name, wherever a network takes the name of a pooling.
+    """Register your own pooling under a name that every network accepts.
 
     Args:
         name (str): Its name.
@@ -86,7 +86,7 @@ def register_pooling(name: str, build: Callable[..., Aggregation], options: Sequ
         MedianAggregation()
     """
     if name in POOLINGS:
-        raise ValueError(f"there is a pooling {name!r} already; give 'name' another value")
+        raise ValueError(f"there is already a pooling {name!r}; choose another 'name'")
     POOLINGS[name] = Kind(build, tuple(options))
 
 

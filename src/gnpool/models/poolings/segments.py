@@ -1,4 +1,4 @@
-"""Which row belongs to which graph, in the forms the poolings want, each computed at most once."""
+"""The assignment of rows to graphs, in every form that poolings need, each computed at most once."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ class Segments:
 
     @property
     def ptr(self) -> Tensor:
-        """Boundaries of the segments, (G + 1); rows must stand together."""
+        """Boundaries of the segments, (G + 1); the rows of a segment must be consecutive."""
         if self._ptr is None:
             index = self.index
             if _looking(index) and bool((index[1:] < index[:-1]).any()):
-                raise ValueError("'batch' (or 'index') must be sorted, so that the rows of one graph stand together")
+                raise ValueError("'batch' (or 'index') must be sorted, so that the rows of one graph are consecutive")
             self._ptr = index2ptr(index, self.count)
         return self._ptr
 
     @property
     def longest(self) -> int:
-        """A size that no segment exceeds: the one given, or the largest there is, and at least 1."""
+        """A size that no segment exceeds: the given one, or the largest size; at least 1."""
         if self._longest is None or (self._mask is None and _looking(self.ptr)):
             largest = max(int(self.sizes.max()), 1) if self.count else 1
             if self._longest is None:
@@ -100,7 +100,7 @@ class Segments:
         if self.rows == 0:
             return x.new_zeros(*shape, *x.shape[1:])
         places = self.ptr[:-1, None] + torch.arange(self.longest, device=self.ptr.device)
-        places = places.clamp(max=self.rows - 1).flatten()  # where no row stands any will do: it is replaced
+        places = places.clamp(max=self.rows - 1).flatten()  # empty places take any row, since they are replaced
         rows = x.index_select(0, places).view(*shape, *x.shape[1:])
         mask = self.mask.view(*shape, *(1,) * (x.dim() - 1))
         return torch.where(mask, rows, 0.0)
@@ -115,7 +115,7 @@ def _one_segment(rows: Tensor) -> Tensor:
 
 
 class PoolsSegments:
-    """The forward pass of an aggregation that pools rows whose segments are known; it stands before ``Aggregation``."""
+    """A mixin before ``Aggregation``: the forward pass of an aggregation that pools rows with known segments."""
 
     assert_two_dimensional_input: Callable[[Tensor, int], None]
 

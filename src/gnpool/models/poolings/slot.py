@@ -1,4 +1,4 @@
-"""The pooling slot: what may stand in it, how wide its output is, and one way to call it."""
+"""The pooling slot: what it can hold, how wide its output is, and how it is called."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class GNPDefaults(NamedTuple):
     t0: float | None = None
 
     def of_growth(self) -> dict[str, Any]:
-        """Those that growth coordinates know."""
+        """The options that growth coordinates have."""
         return {"bias": self.bias, "nonneg": self.nonneg}
 
 
 def fill(
     pooling: Pooling, channels: int, options: Mapping[str, Any] | None, gnp: GNPDefaults, argument: str
 ) -> Aggregation | PoolingFunction:
-    """The pooling of a slot: one made by name, or what the user made."""
+    """The pooling of a slot, made by name or given by the user."""
     if isinstance(pooling, str):
         defaults = {"gnp": gnp._asdict(), "gnp+": gnp._asdict(), "gnpg": gnp.of_growth()}.get(pooling, {})
         return make_pooling(pooling, channels, **{**defaults, **(options or {})})
@@ -52,7 +52,14 @@ def fill(
 
 @torch.no_grad()
 def pooled_channels(pooling: Aggregation | PoolingFunction, channels: int) -> int:
-    """The number of channels after ``pooling``."""
+    """The number of channels after ``pooling``.
+
+    Example:
+        >>> from gnpool import GNPAggregation
+        >>> from gnpool.models import pooled_channels
+        >>> pooled_channels(GNPAggregation(16), 16), pooled_channels(GNPAggregation(16, branches="both", mix=False), 16)
+        (16, 32)
+    """
     if isinstance(pooling, GNPAggregation):  # known without a call, which would compile its kernels
         both = pooling.branches == "both" or (pooling.branches == "split" and channels == 1)
         return 2 * channels if pooling.mix is None and both else channels
@@ -66,18 +73,18 @@ def pooled_channels(pooling: Aggregation | PoolingFunction, channels: int) -> in
 
 
 def clips(pooling: Aggregation | PoolingFunction) -> bool:
-    """Whether ``pooling`` takes the ReLU of its rows itself, so that one in front of it changes no value."""
+    """Whether ``pooling`` takes the ReLU of its rows, so that a ReLU before it changes no value."""
     return (
         isinstance(pooling, GNPAggregation)
         and pooling.nonneg == "relu"
-        and not (pooling._forward_hooks or pooling._forward_pre_hooks)  # somebody looks at the rows
+        and not (pooling._forward_hooks or pooling._forward_pre_hooks)  # a hook sees the rows
     )
 
 
 def pool(pooling: Aggregation | PoolingFunction, x: Tensor, segments: Segments, non_negative: bool = False) -> Tensor:
-    """Pool rows: (N, D) -> (G, D'); ``non_negative`` says that no row is below 0, which allows faster ways."""
+    """Pool rows: (N, D) -> (G, D'); ``non_negative`` says that no row is below 0, which allows faster kernels."""
     if isinstance(pooling, GNPAggregation):
-        if segments.given_ptr is not None:  # sorted rows: nothing left to sort
+        if segments.given_ptr is not None:  # the rows are already sorted
             return pooling(x, ptr=segments.given_ptr)
         return pooling(x, segments.index, dim_size=segments.count)
     if isinstance(pooling, (SortPooling, Set2Set)):

@@ -12,9 +12,9 @@ from gnpool.models.poolings.segments import PoolsSegments, Segments
 class SortPooling(PoolsSegments, Aggregation):
     r"""The sort pooling of `"An End-to-End Deep Learning Architecture for Graph Classification"
     <https://muhanzhang.github.io/papers/AAAI_2018_DGCNN.pdf>`_: the k nodes with the largest last channel, in
-    descending order, one after the other; zeros where a graph has fewer.
+    descending order. A graph with fewer nodes is filled with zeros.
 
-    Two libraries read it differently. With ``sort_channels=True`` the channels of each node are first sorted
+    Two libraries implement it differently. With ``sort_channels=True`` the channels of each node are first sorted
     ascending, as in DGL: nodes are ordered by their largest channel, and a place of the output no longer belongs to one
     channel. With ``sort_channels=False`` this is :class:`torch_geometric.nn.aggr.SortAggregation`. Unlike that class
     it vmaps, a real value never turns into padding, and nodes with equal keys keep their order.

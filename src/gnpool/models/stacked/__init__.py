@@ -1,1 +1,1 @@
-"""Many networks at once where each has graphs of its own, and the classifiers that are built so."""
+"""Many networks at once, each with different graphs, and the classifiers that are built so."""

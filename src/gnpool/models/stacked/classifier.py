@@ -1,4 +1,4 @@
-"""What the classifiers of whole graphs share: they take a batch of PyG, or R batches as one for R networks."""
+"""The base class of the graph classifiers, which take a batch of PyG, or R batches for R networks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POOLINGS = ("original", "gnp")
 
 
 class StackedClassifier(torch.nn.Module, abc.ABC):
-    """A network that is written for stacks, and takes a batch as a stack of one."""
+    """A network for stacks, which takes a single batch as a stack of one."""
 
     def forward(
         self,
@@ -43,7 +43,7 @@ class StackedClassifier(torch.nn.Module, abc.ABC):
 
 
 def check_options(name: str, pooling: str, ratio: float, rate: float) -> None:
-    """A ValueError for options that make no sense."""
+    """Raise a ValueError for wrong options."""
     if pooling not in POOLINGS:
         raise ValueError(f"{name}: 'pooling' must be one of {POOLINGS}, got {pooling!r}")
     if not 0 < ratio <= 1:

@@ -1,4 +1,4 @@
-r"""Blocks of a Markdown file that a command writes, between two comments that no reader sees.
+r"""Blocks of a Markdown file that a command writes, between two invisible comments.
 
 .. code-block:: html
 
@@ -15,13 +15,13 @@ from collections.abc import Mapping
 
 
 def fill(text: str, blocks: Mapping[str, str], name: str = "the file", family: str = "gnpool") -> str:
-    r"""The text with its blocks written anew.
+    r"""The text with updated blocks.
 
     Args:
         text (str): Markdown.
-        blocks (Mapping): What belongs into each block, by its name.
-        name (str, optional): Of the file, for complaints.
-        family (str, optional): The word in front of the colon; blocks of others stay as they are.
+        blocks (Mapping): The content of each block by its name.
+        name (str, optional): The name of the file, for error messages.
+        family (str, optional): The word before the colon; blocks with another word do not change.
 
     Example:
         >>> from gnpool.report.markdown.blocks import fill

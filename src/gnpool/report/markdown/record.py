@@ -52,7 +52,7 @@ def record_blocks(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def headline_block(tables: Sequence[Result]) -> str:
-    """For each task our best other model, GNP of the paper, ours, and ours crystallised."""
+    """For each task our best other model, GNP of the paper, ours, and ours crystallized."""
     lines = [["task", "best other model", "GNP in the paper", "GNP", r"GNP\*"]]
     found = {str(table["table"]): table for table in tables}
     for name, task in HEADLINE:

@@ -15,7 +15,16 @@ Result = Mapping[str, Any]  # a table of results.json
 
 
 def markdown(tables: Sequence[Result]) -> str:
-    """Tables as Markdown: GNP beside the best baseline, verdicts by table, then each table."""
+    """Tables as Markdown: GNP beside the best baseline, verdicts by table, then each table.
+
+    Example:
+        >>> from gnpool.report import markdown
+        >>> ours = {"mean": 1.31, "std": 0.2, "runs": [1.11, 1.51], "failed": 0}
+        >>> cell = {"row": "GNP", "column": "harmonic", "ours": ours, "paper": {"mean": 1.1, "std": 0.8}}
+        >>> table = {"table": "t", "title": "Error", "metric": "MAPE", "cells": [{**cell, "verdict": "matched"}]}
+        >>> print(markdown([table]).splitlines()[2])
+        | t | 1 matched | none |
+    """
     first = headline_lines(tables)
     blocks = [first] if first else []
     lines = ["| table | GNP | baselines |", "|---|---|---|"]

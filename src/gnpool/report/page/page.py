@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else, neither a network nor a library."""
+"""The page, a single HTML file that needs neither a network nor a library."""
 
 from __future__ import annotations
 
@@ -24,11 +24,18 @@ from gnpool.report.page.tables import anchor, html_sheet, mark, number_table, ov
 from gnpool.report.study import StoredStudy
 from gnpool.report.verdicts import Counts, by_kind, is_published
 
-LONG = 80  # characters of an answer: beyond, its letters are smaller
+LONG = 80  # an answer with more characters has smaller letters
 
 
 def page(study: StoredStudy) -> str:
-    """A study as a complete HTML document."""
+    """A study as a complete HTML document.
+
+    Example:
+        >>> from gnpool.report import Study, page
+        >>> text = page(Study("results/mine"))
+        >>> text[:15], "results/mine" in text
+        ('<!doctype html>', True)
+    """
     sections = {
         name: content
         for name, content in {
@@ -67,13 +74,21 @@ def page(study: StoredStudy) -> str:
 
 
 def answer_of(study: StoredStudy) -> PageAnswer:
-    """What stands on top: the answer of a fit, or what the tables say."""
+    """The answer at the top of the page: that of a fit, or that of the tables.
+
+    Example:
+        >>> from gnpool.report import Study, answer_of
+        >>> cell = {"row": "GNP", "column": "harmonic", "ours": None, "paper": {"mean": 1.1, "std": 0.8}}
+        >>> table = {"table": "t", "cells": [{**cell, "verdict": "matched"}], "meta": {"notes": ""}}
+        >>> print(answer_of(Study("results", tables=[table])))
+        GNP matches or beats the paper in all 1 published cells
+    """
     return answer(study.tables) if study.fit is None else fit_answer(study.fit)
 
 
 @functools.cache
 def asset(name: str) -> str:
-    """A file that lies beside this one."""
+    """The content of a file beside this one."""
     return resources.files("gnpool.report.page").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -172,7 +172,7 @@ def crystals_table(crystals: Mapping[str, Mapping[str, int]]) -> Markup:
     table = number_table(
         "Exact poolings in place of the learned ones, as validation chose them", ["model", "poolings"], rows
     )
-    return tag("details", tag("summary", "Named: what models were crystallised to"), table)
+    return tag("details", tag("summary", "Named: what models were crystallized to"), table)
 
 
 def _spread(values: NDArray[np.float64]) -> list[tuple[float, float, float]]:

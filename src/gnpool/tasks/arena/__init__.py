@@ -1,4 +1,4 @@
-"""Public benchmarks of size generalisation: generators of our own, splits by size, and the published numbers."""
+"""Public benchmarks of size generalisation: our generators, splits by size, and the published numbers."""
 
 from gnpool.tasks.arena.benchmark import Benchmark, Part
 from gnpool.tasks.arena.catalog import benchmark_names, get_benchmark

@@ -18,12 +18,13 @@ from gnpool.tasks.streams import Floats, Ints, Stream
 from gnpool.tasks.structures import connected_er
 
 TRAIN_SIZES, VAL_SIZE = (4, 7, 11, 13, 16), 16
-DENSITY = (1.0, 3.0)  # of the edge probability, in units of log(n) / n
+DENSITY = (1.0, 3.0)  # bounds of the edge probability, in units of log(n) / n
 WS_NEIGHBORS, WS_REWIRED = (4, 6, 8), (0.05, 0.2)
-TEST_SIZES = {16: 1000, 80: 1000, 160: 1000, 800: 1000, 1600: 1000, 10_000: 20, 100_000: 5}  # graphs of each kind
-PUBLISHED_TO = 1600  # nodes
+# nodes: number of graphs of each kind
+TEST_SIZES = {16: 1000, 80: 1000, 160: 1000, 800: 1000, 1600: 1000, 10_000: 20, 100_000: 5}
+PUBLISHED_TO = 1600  # nodes of the largest published graphs
 SHORTEST = 0.001  # squared length of an edge between two weightless ends
-OF_LOOPS = 1.0  # weight of a self-loop
+OF_LOOPS = 1.0  # the weight of a self-loop
 
 
 def er_graph(nodes: int, stream: Stream, like: int | None = None) -> Graph:
@@ -85,7 +86,7 @@ def edge_weights(graph: Graph, stream: Stream) -> Floats:
 
 
 def bfs_parents(graph: Graph, source: int) -> Ints:
-    """(n,) the node of smallest number among the neighbours one hop nearer to the source; the source's is itself."""
+    """(n,) parents: the smallest number among neighbours one hop nearer to the source; the source is its own parent."""
     hops = graph.hops(source)
     nearer = hops[graph.edges[0]] == hops[graph.edges[1]] - 1
     parents = np.minimum.reduceat(np.where(nearer, graph.edges[0], graph.nodes), graph.starts[:-1])
@@ -94,7 +95,7 @@ def bfs_parents(graph: Graph, source: int) -> Ints:
 
 
 def dijkstra_parents(graph: Graph, source: int, weights: Floats) -> Ints:
-    """(n,) the last node before each on its shortest way from the source; the source's is itself."""
+    """(n,) parents: the last node before each on its shortest path from the source; the source is its own parent."""
     loops = graph.edges[0] == graph.edges[1]
     distance = graph.distances(source, np.where(loops, 0.0, weights))
     through = np.where(loops, np.inf, distance[graph.edges[0]] + weights)

@@ -1,4 +1,4 @@
-"""What a benchmark is."""
+"""The class of benchmarks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,13 @@ class Part:
 
     Args:
         count (int): The published number of graphs.
-        text (str): What the graphs are, in a few words.
+        text (str): A short description of the graphs.
+
+    Example:
+        >>> from gnpool.tasks.arena import get_benchmark
+        >>> part = get_benchmark("colors").parts["large"]
+        >>> part.count, part.text
+        (2500, '26 to 200 nodes')
     """
 
     count: int
@@ -45,13 +51,13 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    r"""A public benchmark of size generalisation, drawn anew by a generator of our own.
+    r"""A public benchmark of size generalisation, drawn anew by our generator.
 
     Args:
-        name (str): How it is asked for.
+        name (str): Its name for :func:`get_benchmark`.
         target (str): The label in one line.
-        metric (str): What published tables show.
-        in_channels (int): Node features.
+        metric (str): The metric of published tables.
+        in_channels (int): Number of node features.
         parts (dict): Its sets of graphs by name; the first one is for training.
         draw (callable): ``draw(part, count, streams)`` yields the fields of ``count`` graphs as arrays.
             ``streams(purpose)`` gives random numbers.
@@ -73,12 +79,12 @@ class Benchmark:
     def dataset(self, part: str, *, seed: int = 0, count: int | None = None) -> list[Data]:
         r"""The graphs of one part.
 
-        Equal arguments give equal data on every machine, rounding of labels apart. Each (benchmark, part, seed) has
-        random numbers of its own, and a smaller ``count`` gives the first graphs of the larger one.
+        Equal arguments give equal data on every machine, except for rounding of labels. Each (benchmark, part, seed)
+        has its own random numbers, and a smaller ``count`` gives the first graphs of a larger one.
 
         Args:
             part (str): One of ``parts``.
-            seed (int, optional): Another number, other data. (default: ``0``)
+            seed (int, optional): Seed of the data. (default: ``0``)
             count (int, optional): Number of graphs. (default: the published one)
 
         Returns:

@@ -25,10 +25,16 @@ def get_benchmark(name: str) -> Benchmark:
         ['train', 'val', 'test', 'large', 'large_c']
     """
     if name not in _BENCHMARKS:
-        raise ValueError(f"there is no benchmark {name!r}; there are {', '.join(_BENCHMARKS)}")
+        raise ValueError(f"there is no benchmark {name!r}; the names are {', '.join(_BENCHMARKS)}")
     return _BENCHMARKS[name]
 
 
 def benchmark_names() -> list[str]:
-    """The names of all benchmarks with a generator."""
+    """The names of all benchmarks with a generator.
+
+    Example:
+        >>> from gnpool.tasks.arena import benchmark_names
+        >>> [name for name in benchmark_names() if name.startswith("salsa")]
+        ['salsa_bfs', 'salsa_dijkstra', 'salsa_eccentricity']
+    """
     return list(_BENCHMARKS)

@@ -1,4 +1,4 @@
-"""COLORS-3 and TRIANGLES: count the green nodes, or the triangles, of larger graphs than those of the training.
+"""COLORS-3 and TRIANGLES: count the green nodes, or the triangles, of graphs larger than those of the training.
 
 Protocol of `"Understanding Attention and Generalization in Graph Neural Networks"
 <https://arxiv.org/abs/1905.02850>`_.
@@ -22,7 +22,7 @@ SMALL_SIZES, SMALL_PER_SIZE = range(4, 26), 253
 COLOR_SIZES, COLOR_PER_SIZE = range(26, 201), 22
 TRIANGLE_SIZES = range(26, 101)
 DEGREE_CHANNELS = 14
-WAITING = 200  # graphs kept for each label that is not due yet
+WAITING = 200  # at most this many graphs are kept for each label that is not due yet
 
 
 def draw_gnm(nodes: int, stream: Stream) -> Graph:
@@ -69,7 +69,7 @@ def draw_colors(nodes: int, green: int, new: bool, stream: Stream) -> Floats:
 
 
 def _color_plan(part: str, streams: Streams) -> list[tuple[int, int]]:
-    """(nodes, green nodes) of all graphs of a pool in random order: as many graphs of every size."""
+    """(nodes, green nodes) of all graphs of a pool in random order, with equally many graphs of every size."""
     stream, small = streams("labels"), part in ("train", "val", "test")
     plan = []
     for nodes in SMALL_SIZES if small else COLOR_SIZES:

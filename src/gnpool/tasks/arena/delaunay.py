@@ -23,7 +23,7 @@ def delaunay_edges(points: Floats) -> Ints:
 
 @numba.njit(cache=True)
 def _left(points, a, b, c):  # type: ignore[no-untyped-def]
-    """Twice the area of the triangle a, b, c: positive where c lies to the left of the way from a to b."""
+    """Twice the area of the triangle a, b, c; it is positive if c lies to the left of the line from a to b."""
     return (points[b, 0] - points[a, 0]) * (points[c, 1] - points[a, 1]) - (points[b, 1] - points[a, 1]) * (
         points[c, 0] - points[a, 0]
     )

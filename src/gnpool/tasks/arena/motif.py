@@ -1,4 +1,4 @@
-"""GOOD-Motif: which motif hangs on the base graph, while the base graphs of the test are larger or of another kind.
+"""GOOD-Motif: which motif is attached to the base graph? The base graphs of the test are larger or of another kind.
 
 Protocol of `"GOOD: A Graph Out-of-Distribution Benchmark" <https://arxiv.org/abs/2206.08452>`_.
 """
@@ -25,15 +25,15 @@ MOTIF_PAIRS = (  # node 0 is joined to the base graph
     ((0, 1), (1, 2), (2, 3), (3, 4), (4, 0)),
     ((0, 1), (0, 2), (3, 1), (3, 2), (4, 1), (4, 2)),  # K(2, 3)
 )
-SPREAD = 5  # the width is its centre, and up to so many more or less
+SPREAD = 5  # the width differs from its centre by at most this much
 BASIS_CENTRE = 10
-EDGES_PER_ATTEMPT = 20  # 5 % of the edges are tried
+EDGES_PER_ATTEMPT = 20  # one random edge is tried for every 20 edges
 NOISE = 0.1
 CEILING = 1.0 - NOISE + NOISE / len(MOTIFS)  # accuracy of the network that knows every motif
 
 
 class Base(NamedTuple):
-    """A base graph: its edges, each once, and which nodes an edge may be added to."""
+    """A base graph: its edges, each once, and the nodes to which edges may be added."""
 
     nodes: int
     pairs: Ints  # (E, 2)
@@ -102,7 +102,7 @@ def draw_graph(basis: int, width: int, motif: int, stream: Stream) -> Graph:
 
 
 def _extra_edges(base: Base, pairs: Ints, nodes: int, stream: Stream) -> list[tuple[int, int]]:
-    """One attempt for every 20 edges. One that would join two nodes that are not plain is lost."""
+    """Random edges, one attempt for every 20 edges. An attempt to join two nodes that are not plain adds nothing."""
     attempts = len(pairs) // EDGES_PER_ATTEMPT
     if not attempts:
         return []
@@ -127,7 +127,7 @@ def noisy(motif: int, stream: Stream) -> int:
 
 @dataclass(frozen=True)
 class Domain:
-    """The environments of one part: which of them there are, and how strongly they follow the motif.
+    """The environments of one part, and how strongly they follow the motif.
 
     Args:
         shift (str): What differs between environments, ``"size"`` or ``"basis"``.

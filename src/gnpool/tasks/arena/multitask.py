@@ -28,7 +28,7 @@ NODE_TASKS = ("hops from the source", "eccentricity", "Laplacian of the features
 GRAPH_TASKS = ("connected and not bipartite", "diameter", "spectral radius")
 TOGGLED = 0.1  # share of the edges that is meant to be toggled
 POWER_LAW = 3.0
-TREE_TRIES = 100  # replacements of single degrees before the sequence is drawn anew
+TREE_TRIES = 100  # after this many replacements of single degrees the sequence is drawn anew
 
 
 def er_graph(nodes: int, stream: Stream) -> Adjacency:
@@ -87,7 +87,7 @@ def _pareto(count: int, most: int, stream: Stream) -> list[int]:
 
 
 def ladder_graph(nodes: int, _: Stream) -> Adjacency:
-    """A ladder; the odd node hangs on a corner."""
+    """A ladder; for odd n the last node is attached to a corner."""
     odd = [(0, nodes - 1), (nodes - 1, 0)] if nodes % 2 else []
     return _dense(nodes, ladder(nodes).edges.T.tolist() + odd)
 
@@ -103,13 +103,13 @@ def star_graph(nodes: int, _: Stream) -> Adjacency:
 
 
 def caterpillar_graph(nodes: int, stream: Stream) -> Adjacency:
-    """A path of b nodes, b uniform from 1 to n - 1; every other node hangs on a random one of them."""
+    """A path of b nodes, b uniform from 1 to n - 1; every other node is attached to a random node of the path."""
     body = stream.integer(1, nodes)
     return _dense(nodes, _line(body) + _hang(range(body, nodes), 0, body, stream))
 
 
 def lobster_graph(nodes: int, stream: Stream) -> Adjacency:
-    """A caterpillar of f nodes, f uniform from b + 1 to n; every other node hangs on a random leg of it."""
+    """A caterpillar of f nodes, f uniform from b + 1 to n; every other node is attached to a random leg of it."""
     body = stream.integer(1, nodes)
     legs = stream.integer(body + 1, nodes + 1)
     hung = _hang(range(body, legs), 0, body, stream) + _hang(range(legs, nodes), body, legs, stream)
@@ -133,9 +133,9 @@ KINDS: dict[str, tuple[float, Callable[[int, Stream], Adjacency]]] = {  # share 
 def toggled(adjacency: Adjacency, stream: Stream) -> Adjacency:
     """The graph with some edges dropped and some added.
 
-    A tenth is meant to change. But the random threshold is a sum of two numbers of U(0, 1/2), so that an edge that
-    should go with probability 0.1 goes with 0.02, and one that should come with a probability s below 1/2 comes with
-    2 s^2.
+    The benchmark means to change a tenth of the edges. But its random threshold is a sum of two numbers of U(0, 1/2).
+    So an edge that should be dropped with probability 0.1 is dropped with 0.02, and an edge that should be added with a
+    probability s below 1/2 is added with 2 s^2.
     """
     nodes = len(adjacency)
     edges = int(adjacency.sum()) // 2
@@ -152,7 +152,7 @@ def toggled(adjacency: Adjacency, stream: Stream) -> Adjacency:
 
 
 def draw_kind(stream: Stream) -> str:
-    """A kind of the mixture."""
+    """A random kind, by its share of the mixture."""
     ends = np.cumsum([share for share, _ in KINDS.values()])
     return list(KINDS)[min(int(np.searchsorted(ends, stream.uniform(()), side="right")), len(KINDS) - 1)]
 
@@ -167,7 +167,7 @@ def draw_graph(kind: str, nodes: int, stream: Stream) -> Adjacency:
 
 
 def all_hops(adjacency: Adjacency) -> Ints:
-    """(n, n) number of edges of the shortest way between two nodes; -1 where there is none."""
+    """(n, n) number of edges of the shortest path between two nodes; -1 if there is none."""
     nodes = len(adjacency)
     step, reached = adjacency.astype(np.float32), np.eye(nodes, dtype=np.float32)
     hops = np.where(np.eye(nodes, dtype=bool), 0, -1)
@@ -181,7 +181,7 @@ def all_hops(adjacency: Adjacency) -> Ints:
 
 
 def is_bipartite(hops: Ints, adjacency: Adjacency) -> bool:
-    """Whether no cycle is odd: whether no edge joins two nodes that are equally far from the first of their part."""
+    """Whether no cycle is odd, that is, no edge joins two nodes equally far from the first node of their component."""
     far = hops[np.argmax(hops >= 0, axis=0), np.arange(len(hops))]  # from the first node of its component
     return not bool((adjacency & (far[:, None] % 2 == far % 2)).any())
 
@@ -189,8 +189,8 @@ def is_bipartite(hops: Ints, adjacency: Adjacency) -> bool:
 def labels(adjacency: Adjacency, source: int, feature: Floats) -> tuple[Floats, Floats]:
     """(n, 3) labels of the nodes and (3,) of the graph, as the benchmark has them but not yet divided by anything.
 
-    What the benchmark calls connected comes from even powers of the adjacency matrix, so that a bipartite graph is
-    not.
+    The benchmark decides on "connected" by even powers of the adjacency matrix, so that a bipartite graph counts as not
+    connected.
     """
     hops = all_hops(adjacency)
     eccentricity = hops.max(axis=0)
@@ -243,7 +243,7 @@ def _raw(part: str, count: int, streams: Streams) -> Iterator[Fields]:
 
 @functools.lru_cache(maxsize=4)
 def train_maxima(seed: int) -> tuple[Floats, Floats]:
-    """The largest label of each task in the training graphs of a seed: what all labels are divided by."""
+    """The largest label of each task in the training graphs of a seed, by which all labels are divided."""
     most = [np.full(3, -math.inf), np.full(3, -math.inf)]
     sizes, each = PARTS["train"]
     for fields in _raw("train", len(sizes) * each, Streams(NAME, "train", seed)):
@@ -267,7 +267,7 @@ def _dense(nodes: int, pairs: Pairs) -> Adjacency:
 
 
 def _divisor(nodes: int) -> int:
-    """The largest divisor that is not above the root."""
+    """The largest divisor that is at most the square root."""
     return max(k for k in range(1, math.isqrt(nodes) + 1) if nodes % k == 0)
 
 

@@ -32,7 +32,7 @@ def pointer_nll(prediction: Tensor, batch: Data) -> Tensor:
 def pointer_accuracy(prediction: Tensor, batch: Data) -> Tensor:
     r"""1 for an edge that is pointed along and more likely than all other edges into its node, else 0.
 
-    A tie is an error: no rule decides it. Shapes as in :func:`pointer_nll`.
+    A tie counts as an error, since no rule decides it. The shapes are those of :func:`pointer_nll`.
 
     Example:
         >>> import torch
@@ -55,7 +55,8 @@ def pointer_accuracy(prediction: Tensor, batch: Data) -> Tensor:
 def pointer_graph_accuracy(prediction: Tensor, batch: Data) -> Tensor:
     r"""1 for every edge that is pointed along in a graph whose nodes are all right, else 0.
 
-    Where all graphs have equally many nodes, its mean is the share of such graphs. Shapes as in :func:`pointer_nll`.
+    If all graphs have equally many nodes, its mean is the share of such graphs. The shapes are those of
+    :func:`pointer_nll`.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""The numbers that others published on the benchmarks, with their source and how far they were checked."""
+"""The numbers that others published on the benchmarks, with their sources and whether they were checked."""
 
 from __future__ import annotations
 
@@ -20,10 +20,16 @@ class Score:
     """One published number.
 
     Args:
-        mean (float): The number, a mean over runs where ``std`` is given.
+        mean (float): The number; it is a mean over runs if ``std`` is given.
         std (float, optional): Standard deviation over runs.
         mark (str): ``"verified"`` or ``"reported"``, see :obj:`MARKS`.
-        note (str): What else a reader should know.
+        note (str): A remark for the reader.
+
+    Example:
+        >>> from gnpool.tasks.arena import published
+        >>> score = published("good_motif_size").rows["GSAT"]["covariate"]
+        >>> f"{score.mean} ± {score.std} ({score.mark})"
+        '60.76 ± 5.94 (verified)'
     """
 
     mean: float
@@ -39,13 +45,21 @@ class PublishedTable:
     Args:
         id (str): The benchmark, or ``"tu_size"``.
         title (str): Its name in words.
-        metric (str): What the numbers are.
+        metric (str): The metric of the numbers.
         better (str): ``"higher"`` or ``"lower"``.
-        ceiling (float, optional): The best number that there can be.
+        ceiling (float, optional): The best possible number.
         source (dict): Title, year and link of the paper, and where the numbers were read.
         columns (tuple[str, ...]): Test sets or tasks.
-        rows (dict): Scores by method and column; a method that was not run somewhere has no score there.
-        references (tuple[str, ...]): Methods that no other competes with, such as an oracle.
+        rows (dict): Scores by method and column; a method has no score in a column where it was not run.
+        references (tuple[str, ...]): Methods outside the competition, such as an oracle.
+
+    Example:
+        >>> from gnpool.tasks.arena import published
+        >>> table = published("good_motif_size")
+        >>> table.metric, table.better, table.columns
+        ('accuracy on the shifted test, %', 'higher', ('covariate', 'concept'))
+        >>> table.best("covariate")[0]
+        'LECI'
     """
 
     id: str
@@ -59,7 +73,7 @@ class PublishedTable:
     references: tuple[str, ...]
 
     def best(self, column: str, mark: str | None = None) -> tuple[str, Score] | None:
-        """The best method in a column and its score; with ``mark`` among scores of that mark alone."""
+        """The best method in a column and its score; with ``mark``, only among scores with that mark."""
         found = [
             (method, scores[column])
             for method, scores in self.rows.items()
@@ -85,7 +99,13 @@ def published(table: str) -> PublishedTable:
 
 
 def published_tables() -> list[str]:
-    """The ids of all tables of published numbers."""
+    """The ids of all tables of published numbers.
+
+    Example:
+        >>> from gnpool.tasks.arena import published_tables
+        >>> "good_motif_size" in published_tables()
+        True
+    """
     return list(_read())
 
 

@@ -1,4 +1,4 @@
-"""Training graphs in disturbed copies: a way to show a network more shapes and sizes than there are."""
+"""Disturbed copies of training graphs, which show a network more shapes and sizes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gnpool.tasks.streams import Stream
 
 
 def disturbed(graphs: Sequence[Data], nodes: float = 0.4, edges: float = 0.0, seed: int = 0) -> list[Data]:
-    r"""A copy of each graph without a random share of its nodes and with random edges more, under the same label.
+    r"""Copies each graph without a random share of its nodes and with additional random edges, under the same label.
 
-    The shares are uniform in [0, ``nodes``] and [0, ``edges``], others for each graph, and at least one node stays. A
-    label that hangs on a small part of the graph is wrong for some of the copies: it becomes noise, which a network can
-    stand, while the rest of the graph takes shapes that no training graph has.
+    The shares are drawn for each graph, uniform in [0, ``nodes``] and [0, ``edges``], and at least one node stays. If
+    the label depends on a small part of the graph, it is wrong for some of the copies. A network can tolerate this
+    noise, and in return sees shapes of the rest of the graph that no training graph has.
 
     Args:
         graphs (Sequence[Data]): With an ``edge_index`` that holds both directions of each edge. Tensors whose first
@@ -24,7 +24,7 @@ def disturbed(graphs: Sequence[Data], nodes: float = 0.4, edges: float = 0.0, se
         nodes (float, optional): The largest share of nodes to leave out. (default: ``0.4``)
         edges (float, optional): The largest number of random edges to add, as a share of those that are left.
             (default: ``0.0``)
-        seed (int, optional): Another number, other copies. (default: ``0``)
+        seed (int, optional): Seed of the copies. (default: ``0``)
 
     Example:
         >>> import torch
@@ -52,7 +52,7 @@ def disturbed(graphs: Sequence[Data], nodes: float = 0.4, edges: float = 0.0, se
 
 
 def _joined(graph: Data, share: float, stream: Stream) -> Data:
-    """The graph with random edges more, each in both directions; a loop or an edge that is there is lost."""
+    """The graph with random edges added in both directions; loops and edges that exist already are not added."""
     assert graph.edge_index is not None
     nodes, edges = int(graph.num_nodes or 0), graph.edge_index
     wanted = int(share * edges.size(1) / 2 + 0.5)
