@@ -20,10 +20,10 @@ from torch_geometric.nn import ASAPooling, GCNConv, SAGPooling, global_max_pool,
 from torch_geometric.utils import to_undirected
 
 from benchmarks.cases import Call, Promise, case
-from gnpool.lab.classification.crossval import FoldStack, Method
-from gnpool.lab.classification.folds import Fold, split
-from gnpool.lab.classification.graph_bank import GraphBank
 from gnpool.lab.classification.methods import AMOUNTS, FAMILIES, GNP, ORIGINAL, Trial
+from gnpool.models.stacked.crossval import FoldStack, Method
+from gnpool.models.stacked.folds import Fold, split
+from gnpool.models.stacked.graph_bank import GraphBank
 
 DATASET = "NCI1"  # whose sizes and settings the cases have
 GRAPHS, CHANNELS = 1280, 37

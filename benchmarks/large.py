@@ -1,9 +1,9 @@
 """One large graph: ``python -m benchmarks.large --edges 100_000_000 --channels 16``, on a GPU with ``--device cuda``.
 
-The graph is random, with 1 to 63 neighbours a node, compressed by destination. Three things are measured: forward and
-backward over all edges, in time per edge and peak memory; a training step on sampled neighbours, and the part of it
-that goes into the lists by source; and how far a sum over samples is from the whole sum, with the true sizes and
-without.
+The graph is random, with 1 to 63 neighbours a node, compressed by destination. Four things are measured: forward and
+backward over all edges, in time per edge and peak memory; their errors at some nodes; a training step on sampled
+neighbours, and the part of it that goes into the lists by source; and how far a sum over samples is from the whole
+sum, with the true sizes and without.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from gnpool.ops import library
 
 DEGREE = 32  # neighbours of a node, on average
 FANOUTS = (15, 10)
+P, GROWTH, EPS = 1.7, 0.3, 1e-6  # what is pooled by; EPS is the default of the operator
 
 
 class Graph(NamedTuple):
@@ -160,18 +161,55 @@ def peak(device: str) -> float:
     return int(next(line for line in status if line.startswith("VmHWM")).split()[1]) / 2**20
 
 
+def errors(
+    graph: Graph, x: Tensor, p: float, growth: float, nodes: int = 1_000, sources: int = 3
+) -> tuple[float, float]:
+    """The worst relative errors, at some nodes, of the pooling of all edges and of the gradient of its sum."""
+    x = x.detach().requires_grad_()
+    y = norm_pool_neighbors(x, (graph.ptr, graph.source), p=p, growth=growth)
+    y.sum().backward()
+    chosen = torch.randperm(graph.nodes, device=x.device)[:nodes]
+    _, expected = _by_hand(graph, x, chosen, p, growth)
+    of_values = (y[chosen].double() / expected - 1.0).abs().max().item()
+    worst = 0.0
+    for node in torch.randint(0, graph.nodes, (sources,), device=x.device).tolist():
+        places = (graph.source == node).nonzero().flatten()
+        rows, pooled = _by_hand(graph, x, torch.searchsorted(graph.ptr, places, right=True).sub(1).unique(), p, growth)
+        (slopes,) = torch.autograd.grad(pooled.sum(), rows[1])
+        exact = slopes[rows[0] == node].sum(0)
+        assert x.grad is not None
+        worst = max(worst, ((x.grad[node].double() - exact).abs() / exact.abs().max().clamp(min=1e-30)).max().item())
+    return of_values, worst
+
+
+def _by_hand(graph: Graph, x: Tensor, nodes: Tensor, p: float, growth: float) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """The neighbours of some nodes and their rows in float64, and what these come to by the plain formula."""
+    starts, counts = graph.ptr[nodes], graph.ptr[nodes + 1] - graph.ptr[nodes]
+    group = torch.repeat_interleave(torch.arange(nodes.numel(), device=x.device), counts)
+    place = torch.arange(group.numel(), device=x.device) - (counts.cumsum(0) - counts)[group]
+    source = graph.source[starts[group] + place]
+    rows = x.detach()[source].double().requires_grad_()
+    powers = torch.zeros(nodes.numel(), x.size(1), dtype=torch.float64, device=x.device)
+    powers = powers.index_add(0, group, (rows + EPS) ** p)
+    size = counts[:, None].double()
+    return (source, rows), (powers / size) ** (1.0 / p) * size**growth
+
+
 def whole(graph: Graph, channels: int, device: str, times: int) -> None:
-    """Forward and backward over all edges: nanoseconds an edge."""
+    """Forward and backward over all edges: nanoseconds an edge, peak memory, and the errors at some nodes."""
     x = torch.rand(graph.nodes, channels, device=device).requires_grad_()
-    p = torch.tensor(1.7, device=device, requires_grad=True)
+    p = torch.tensor(P, device=device, requires_grad=True)
+
+    def pool() -> Tensor:
+        return norm_pool_neighbors(x, (graph.ptr, graph.source), p=p, growth=GROWTH)
 
     def step() -> None:
         x.grad = None
-        norm_pool_neighbors(x, (graph.ptr, graph.source), p=p, growth=0.3).sum().backward()
+        pool().sum().backward()
 
     edges = graph.source.numel()
     with torch.no_grad():
-        forward = seconds(lambda: norm_pool_neighbors(x, (graph.ptr, graph.source), p=p, growth=0.3), device, times)
+        forward = seconds(pool, device, times)
     lists = seconds(lambda: library.transpose(graph.source, None, graph.ptr, graph.nodes, False, "s"), device, times)
     both = seconds(step, device, times)
     print(
@@ -179,6 +217,9 @@ def whole(graph: Graph, channels: int, device: str, times: int) -> None:
         f"forward and backward {1e9 * both / edges:.3f}, of these the lists {1e9 * lists / edges:.3f}; "
         f"peak {peak(device):.1f} GiB"
     )
+    x.grad = None
+    of_values, of_gradients = errors(graph, x, P, GROWTH)
+    print(f"against float64: values of 1,000 nodes {of_values:.1e}, gradients of 3 nodes {of_gradients:.1e}")
 
 
 def sampled(graph: Graph, channels: int, device: str, seeds: int, times: int) -> None:

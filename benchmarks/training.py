@@ -17,7 +17,7 @@ from gnpool import Batches, GNPAggregation, Setting, param_groups
 from gnpool.models import GraphNet
 from gnpool.tasks import get_task
 from gnpool.training.settings import Run
-from gnpool.training.unit import Study, Unit
+from gnpool.training.unit import StudyPlan, Unit
 
 TASK = get_task("harmonic")
 SETTING = Setting(lr=1e-3, lr_p=3e-2, clip=1e4)
@@ -90,7 +90,7 @@ class AtOnce:
 
     def __init__(self, parts: Sequence[int], make: Callable[[], torch.nn.Module], device: str = "cpu") -> None:
         batches = Batches(TASK.dataset("train", count=20 * BATCH), BATCH, sorted_edges=True)
-        study = Study(make, batches, None, TASK.loss, {"loss": TASK.loss}, EPOCHS, torch.device(device))
+        study = StudyPlan(make, batches, None, TASK.loss, {"loss": TASK.loss}, EPOCHS, torch.device(device))
         self.units = [Unit(study, [Run(SETTING, seed) for seed in range(count)]) for count in parts]
         self.streams = [_steps(unit) for unit in self.units]
         self.pool = ThreadPoolExecutor(len(parts), initializer=torch.set_num_threads, initargs=(1,))

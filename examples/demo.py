@@ -2,7 +2,7 @@
 
 Three tasks of the paper: from the graph alone, without node features, predict 1 / number of nodes (invsize), 1 / sum of
 1/degree (harmonic) and the largest degree (maxdegree). A one-layer GIN is trained on random graphs of 20 to 29 nodes,
-with GNP, which learns how to pool, and with four fixed readouts; then what GNP has learned is crystallised: exact
+with GNP, which learns how to pool, and with four fixed readouts; then what GNP has learned is crystallized: exact
 poolings take its place, chosen by validation (GNP*). All are tested on graphs of 50 to 99 nodes. It is the table
 ``demo`` of the lab: ``gnpool reproduce demo``. Results go to stdout, progress to stderr.
 """
@@ -19,10 +19,10 @@ from typing import Any
 
 from gnpool.cli.reproduce import run_with_progress, show_result
 from gnpool.lab import PRESETS, Preset, find_table
-from gnpool.lab.recipes import EVALUATION_BATCH, Recipe
-from gnpool.lab.recipes.crystallised import crystallised
+from gnpool.lab.recipes import Recipe
+from gnpool.lab.recipes.crystallized import crystallized
 from gnpool.store import Store
-from gnpool.training import Batches, evaluate_items
+from gnpool.training import evaluate_items
 
 EXACT = {
     "invsize": "make all nodes equal (degree^0), then anything that gives size^-1, such as the harmonic sum",
@@ -63,7 +63,7 @@ def describe(recipe: Recipe, preset: Preset, store: Store) -> list[str]:
     runs = record.scores["runs"]
     seed = min(range(len(runs)), key=lambda k: runs[k]["best"]["loss"]["value"] if runs[k]["best"] else math.inf)
     state = {name.removeprefix("loss/"): v[seed] for name, v in record.tensors.items() if name.startswith("loss/")}
-    small = Batches(recipe.dataset("val", preset), EVALUATION_BATCH, seed=None, sorted_edges=True)
+    small = recipe.batches("val", preset)
 
     def error(**changes: Any) -> tuple[Any, float]:
         model = recipe.build(recipe.variants[0], **changes)
@@ -92,14 +92,14 @@ def summarize(table: dict[str, Any], task: str) -> str:
     return f"{task}: GNP {word} the fixed poolings, {known['GNP']:.1f} % against {known[best]:.1f} % of {best}{exact}."
 
 
-def crystallised_to(table: dict[str, Any], recipe: Recipe, preset: Preset, store: Store) -> str:
+def crystallized_to(table: dict[str, Any], recipe: Recipe, preset: Preset, store: Store) -> str:
     """Which exact poolings took the place of the learned ones, and the error then."""
-    record = store.get(crystallised(recipe).key(preset, "all"))
+    record = store.get(crystallized(recipe).key(preset, "all"))
     assert record is not None
     found = list(dict.fromkeys(crystal["text"] for crystal in record.scores["crystals"]))
     (error,) = [c["ours"]["mean"] for c in table["cells"] if c["column"] == recipe.task and c["row"] == "GNP*"]
     shown = "no finite error" if error is None else f"{error:.3f} %"
-    return f"  crystallised (GNP*): {'; '.join(found)}: {shown}"
+    return f"  crystallized (GNP*): {'; '.join(found)}: {shown}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -130,7 +130,7 @@ def show(preset: str, folder: Path) -> None:
             print(summarize(results, cell.column))
             print(f"  {'layer':<12} {'branch':<9}{'p':>7}{'q':>7}{'without it':>12}   reading")
             print("\n".join(describe(cell.recipe, PRESETS[preset], store)))
-            print(crystallised_to(results, cell.recipe, PRESETS[preset], store))
+            print(crystallized_to(results, cell.recipe, PRESETS[preset], store))
             print(f"  exact: {EXACT[cell.column]}\n")
 
 

@@ -1,7 +1,7 @@
 """A training loop of PyTorch Geometric with GNP in it: only the layer and the line with ``param_groups`` are new.
 
-The target is the largest sum over the neighbours of a node. Training graphs have 10 to 19 nodes, test graphs 100 or
-more.
+The target is the largest sum over the neighbours of a node. Graphs have 10 to 19 nodes in training and 100 to 199 in
+the test.
 
 python examples/plain_loop.py
 """

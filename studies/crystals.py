@@ -2,9 +2,8 @@
 
     python -m studies.crystals --seeds 1      # into results/learned/crystals.json
 
-500 graphs or sets of 20 to 29 nodes, 400 to train and 100 for validation, tested on 400 nodes. ``--method`` names the
-version of ``crystallize`` in what is stored; the earlier one is run by this file in a checkout of commit d94ad2b, on
-the same trained networks (``--models``, a folder that keeps them).
+500 graphs or sets of 20 to 29 nodes, 400 to train and 100 for validation, tested on 400 nodes. ``--models`` is a folder
+that keeps the trained networks, so that they need not be trained again.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ MEAN_AND_MIN = Law(
 )  # fmt: skip
 MEDIAN = Law("set median", "median", "set", lambda x, g: float(np.median(x)))
 BETWEEN = Law("set between", "n^-0.3 (sum of x^2.5)^0.4", "set", lambda x, g: (x**2.5).sum() ** 0.4 * len(x) ** -0.3)
-EARLIER, PRESENT = "d94ad2b", "shift"  # the methods that are stored, by name
 EXACT = 0.1  # percent of error at 400 nodes: the same function
 EXACT_NOISY = 1.0
 
@@ -117,16 +115,15 @@ def trained(name: str, seed: int, data: dict[str, Batches], folder: Path) -> tor
     return model
 
 
-def study(name: str, seed: int, method: str, folder: Path, **options: Any) -> dict[str, Any]:
-    """One case: what it was crystallised to, and the errors on large graphs, in percent."""
+def study(name: str, seed: int, folder: Path, **options: Any) -> dict[str, Any]:
+    """One case: what it was crystallized to, and the errors on large graphs, in percent."""
     data = drawn(name, seed)
     model = trained(name, seed, data, folder)
     began = time.monotonic()
     crystal = crystallize(model, data["train"], data["validation"], squared_error, epochs=EPOCHS, **options)
     seconds = time.monotonic() - began
     errors = [100 * evaluate_items(one, data["test"], relative_error).mean().item() for one in (model, crystal.model)]
-    text = crystal.choice.describe()
-    found = {"case": name, "seed": seed, "method": method, "text": text, "steps": getattr(crystal, "steps", None)}
+    found = {"case": name, "seed": seed, "text": crystal.choice.describe(), "steps": crystal.steps}
     return found | {"learned": round(errors[0], 5), "error": round(errors[1], 7), "seconds": round(seconds, 1)}
 
 
@@ -134,7 +131,6 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=PATH, help="a JSON file; what is in it is not run again")
-    parser.add_argument("--method", default=PRESENT, help="what this version of crystallize is called there")
     parser.add_argument("--models", type=Path, default=Path("crystal-models"), help="a folder for trained networks")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--cases", nargs="*", default=list(CASES))
@@ -142,9 +138,9 @@ def main() -> None:
     found = read_runs(given.out)
     for seed in range(given.seeds):
         for name in given.cases:
-            if any((one["case"], one["seed"], one["method"]) == (name, seed, given.method) for one in found):
+            if any((one["case"], one["seed"]) == (name, seed) for one in found):
                 continue
-            found.append(study(name, seed, given.method, given.models))
+            found.append(study(name, seed, given.models))
             write_runs(given.out, found)
             print(found[-1], flush=True)
 

@@ -5,7 +5,7 @@
 
 Growth coordinates train the portfolio of ``fit_portfolio`` as it is: four starts, three rates. The published
 coordinates train as many runs: their own start and three named ones, the same rates. Five seeds, 7,500 steps of batch
-16. For each seed the run of lowest validation loss counts. Nothing is crystallised.
+16. For each seed the run of lowest validation loss counts. Nothing is crystallized.
 """
 
 from __future__ import annotations

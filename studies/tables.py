@@ -7,6 +7,7 @@ python -m studies.tables --check   # fails if a page is out of step
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import statistics
 import sys
@@ -26,6 +27,7 @@ PAGES_FOLDER = Path(__file__).parents[1] / "docs"
 RESULTS = Path(__file__).parents[1] / "results" / "learned"
 VERDICTS = ("law", "undecided", "approximate", "nothing")
 DRAWS = 10_000  # of the bootstrap over seeds
+TRIAL_RATE = 1e-3  # of the runs without batch norm that the page shows
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -192,6 +194,44 @@ def tasks_table(found: list[dict[str, Any]]) -> str:
     return table(["task", "test", "error"], rows)
 
 
+def branches_table(runs: list[dict[str, Any]]) -> str:
+    """One branch beside two on the set tasks: the errors of the run that validation chose, seed by seed."""
+    seeds = sorted({run["seed"] for run in runs})
+    forms = {"one branch": ["one branch"], "two branches": ["two branches"], "both": ["one branch", "two branches"]}
+    rows = []
+    for task in dict.fromkeys(run["task"] for run in runs):
+        cells = []
+        for among in forms.values():
+            best = [
+                min(
+                    (run for run in runs if run["task"] == task and run["seed"] == seed and run["form"] in among),
+                    key=lambda run: run["loss"],
+                )
+                for seed in seeds
+            ]
+            cells.append(", ".join(f"{run['error']:.2f}" for run in best))
+        rows.append([task, *cells])
+    return table(["task", *list(forms)[:2], "chosen among both"], rows)
+
+
+def norms_table(runs: list[dict[str, Any]]) -> str:
+    """GOOD-Motif without batch norm: accuracies on validation graphs, seed by seed, for each change."""
+    shown = [run for run in runs if run["lr"] == TRIAL_RATE]
+    rows = []
+    for change in dict.fromkeys(run["change"] for run in shown):
+        mine = [run for run in shown if run["change"] == change]
+        by_start: dict[str, list[str]] = {run["start"]: [] for run in mine}
+        for run in mine:
+            by_start[run["start"]].append(f"{run['validation']:.0f}")
+        if list(by_start) == ["None"]:
+            rows.append([f"{change}, for comparison", ", ".join(by_start["None"]), ""])
+        else:
+            rows.append([change, ", ".join(by_start["sum"]), ", ".join(by_start["mean"])])
+    order = ["none", "size 3 in convolutions"]
+    rows.sort(key=lambda row: (order.index(row[0]) if row[0] in order else len(order), "comparison" in row[0], row[0]))
+    return table(["change", "from the sum", "from the mean"], rows)
+
+
 def ablation_table(found: list[dict[str, Any]]) -> str:
     """Errors without one piece at a time."""
     laws = [law for law in ablation.STUDIED if any(one["law"] == law for one in found)]
@@ -262,6 +302,31 @@ def trust_table(runs: list[dict[str, Any]]) -> str:
     return table(["laws", "noise", "trust holds", "trusted up to, times the size", "twice the size holds"], rows)
 
 
+def coverage(runs: list[dict[str, Any]]) -> str:
+    """The stated size of trust beside the plain rules to trust up to a fixed multiple of the size, over all runs."""
+    runs = [run for run in runs if run["errors"]]
+    held = sum(map(studied.trusted, runs))
+    reach = statistics.geometric_mean(run["factor"] for run in runs)
+    plain = {
+        factor: sum(studied.trusted({**run, "factor": factor}) for run in runs) / len(runs)
+        for factor in studied.FACTORS
+    }
+    others = ", ".join(f"{100 * rate:.1f} % ({factor} times)" for factor, rate in plain.items())
+    return (
+        f"Over all {len(runs):,} runs with a formula, trust holds in {share(held, len(runs))}, and reaches {reach:.1f} "
+        f"times the size (geometric mean). With the same tolerances, a fixed multiple of the size holds in {others}."
+    )
+
+
+def planned(runs: list[dict[str, Any]]) -> str:
+    """How much of the plan has been run."""
+    jobs = len(list(studied.plan()))
+    return (
+        f"The study is planned for {jobs:,} runs: {studied.MANY} seeds for {len(studied.OFTEN)} laws and {studied.FEW} "
+        f"for the others. {len(runs):,} have been run so far."
+    )
+
+
 def false_laws(runs: list[dict[str, Any]]) -> str:
     """Wrong formulas that were called a law."""
     wrong = [run for run in runs if run["verdict"] == "law" and not studied.right(run)]
@@ -273,38 +338,35 @@ def false_laws(runs: list[dict[str, Any]]) -> str:
 
 
 def crystals_table(runs: list[dict[str, Any]]) -> str:
-    """What the earlier method and the present one made of the same trained networks."""
-    methods = {crystals.EARLIER: "before", crystals.PRESENT: "now"}
-    by_name = {(run["case"], run["seed"], run["method"]): run for run in runs}
+    """What trained networks were crystallised to, and their errors before and after."""
     rows = []
-    for case, seed in dict.fromkeys((run["case"], run["seed"]) for run in runs):
-        both = [by_name.get((case, seed, method)) for method in methods]
-        if None in both:
-            continue
-        cells = [f"{run['text']}: {crystals.shown(run)}" for run in both if run]
-        rows.append([crystals.CASES[case].text, f"{both[0]['learned']:.2g} %" if both[0] else "", *cells])
-    return table(["target", "error of the learned network", *methods.values()], rows)
+    for run in sorted(runs, key=lambda run: (list(crystals.CASES).index(run["case"]), run["seed"])):
+        text = run["text"].replace("learned GNP", "learned")
+        cells = [f"{run['learned']:.2g} %", text, crystals.shown(run), f"{run['steps']:,}"]
+        rows.append([crystals.CASES[run["case"]].text, *cells])
+    return table(["target", "learned network", "crystallised to", "crystallised network", "steps"], rows)
 
 
 def crystals_counts(runs: list[dict[str, Any]]) -> str:
-    """How many laws each method has found, of those that both were run on."""
-    done = [{run["case"] for run in runs if run["method"] == method} for method in (crystals.EARLIER, crystals.PRESENT)]
-    laws = [case for case in crystals.CASES if crystals.CASES[case].inside and all(case in cases for cases in done)]
-    found = [
-        sum(crystals.right(run) for run in runs if run["method"] == method and run["case"] in laws)
-        for method in (crystals.EARLIER, crystals.PRESENT)
-    ]
-    return f"Of {len(laws)} laws the earlier method found {found[0]}, and the present one {found[1]}."
+    """How many laws were found, and how often a target without a law kept its learned poolings."""
+    inside = [run for run in runs if crystals.CASES[run["case"]].inside]
+    outside = [run for run in runs if not crystals.CASES[run["case"]].inside]
+    found, kept = (sum(map(crystals.right, part)) for part in (inside, outside))
+    return (
+        f"{found} of {len(inside)} laws were found. {kept} of {len(outside)} targets that named poolings cannot say "
+        "kept their learned poolings."
+    )
 
 
 def crystal_blocks() -> dict[str, str]:
-    """Every generated part of the page on crystallising, by name."""
+    """Every generated part of the page on crystallizing, by name."""
     runs = read_runs(RESULTS / "crystals.json")
-    return {"crystals": crystals_table(runs), "crystal counts": crystals_counts(runs)}
+    return {"crystals": f"{crystals_counts(runs)}\n\n{crystals_table(runs)}"}
 
 
 def blocks() -> dict[str, str]:
     """Every generated part of the page on learning, by name."""
+    trials = json.loads((RESULTS / "trials" / "runs.json").read_text(encoding="utf-8"))
     laws, held = read_runs(RESULTS / "laws.json"), read_runs(RESULTS / "held.json")
     again, held_again = read_runs(RESULTS / "laws-1.json"), read_runs(RESULTS / "held-1.json")
     return {
@@ -319,6 +381,8 @@ def blocks() -> dict[str, str]:
         "held again counts": counts(held_again),
         "motif": motif_table(read_runs(RESULTS / "motif.json")),
         "tasks": tasks_table(read_runs(RESULTS / "paper_tasks.json")),
+        "norms": norms_table(trials["motif without batch norm, 4,000 graphs, 12 epochs"]),
+        "branches": branches_table(trials["sets, 60 epochs"]),
     }
 
 
@@ -335,8 +399,9 @@ def loop_blocks() -> dict[str, str]:
 
 def law_blocks() -> dict[str, str]:
     """Every generated part of the page on laws, by name."""
-    runs = read_runs(RESULTS / "found.json")
-    return {"found": found_table(runs), "trust": trust_table(runs), "false": false_laws(runs)}
+    runs = list(studied.stored(RESULTS / "found.json").values())
+    tables = {"found": found_table(runs), "trust": trust_table(runs)}
+    return {**tables, "coverage": coverage(runs), "false": false_laws(runs), "planned": planned(runs)}
 
 
 def readme_blocks() -> dict[str, str]:

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import shown, timing
+from benchmarks import large, shown, timing
 from benchmarks.cases import CASES, Promise, composed
-from benchmarks.large import SampledStep, batches, random_graph, sum_bias
+from benchmarks.large import GROWTH, P, SampledStep, batches, errors, random_graph, sum_bias
 from benchmarks.rivals import Net, against_rivals, batch_of_graphs
 from benchmarks.training import AtOnce, GatherNet, OneByOne
-from gnpool import norm_pool
+from gnpool import norm_pool, norm_pool_neighbors
 from gnpool.models import GraphNet
 from gnpool.report.markdown.blocks import fill
 
@@ -85,6 +85,20 @@ def test_sampled_batches_are_parts_of_the_graph():
     told, blind = sum_bias(graph, x[:, :1], 20)
     assert abs(told) < 0.05
     assert blind < -0.3
+
+
+def test_errors_of_one_large_graph_are_seen(monkeypatch):
+    graph = random_graph(2_000, "cpu")
+    x = torch.rand(graph.nodes, 3)
+    of_values, of_gradients = errors(graph, x, P, GROWTH, nodes=20)
+    assert 0 < of_values < 2e-6
+    assert 0 < of_gradients < 1e-5
+    monkeypatch.setattr(
+        large, "norm_pool_neighbors", lambda *a, growth, **k: norm_pool_neighbors(*a, growth=GROWTH + 1e-3, **k)
+    )
+    of_values, of_gradients = errors(graph, x, P, GROWTH, nodes=20)
+    assert of_values > 1e-4
+    assert of_gradients > 1e-4
 
 
 def test_the_gather_form_is_the_network_that_fit_many_trains():

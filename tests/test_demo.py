@@ -55,9 +55,9 @@ def test_prints_what_each_branch_learned(result: subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_prints_what_it_was_crystallised_to(result: subprocess.CompletedProcess[str], task: str) -> None:
+def test_prints_what_it_was_crystallized_to(result: subprocess.CompletedProcess[str], task: str) -> None:
     part = result.stdout.split(f"\n{task}: GNP ")[1].split("exact: ")[0]
-    line = r"^  crystallised \(GNP\*\): aggr: [\w ]+, readout: [\w ,:;]+: [\d.]+ %$"
+    line = r"^  crystallized \(GNP\*\): aggr: [\w ]+, readout: [\w ,:;]+: [\d.]+ %$"
     assert re.search(line, part, re.MULTILINE), part
 
 

@@ -33,6 +33,22 @@ def test_the_bias_of_the_others_shrinks_with_the_fan_out(found, law):
     assert (few < 0) == (law in ("L2", "max"))  # Jensen: a root of a mean is low, an inverse high
 
 
+@pytest.mark.parametrize("law", sampled.CURVED)
+def test_the_correction_takes_away_most_of_the_bias(law):
+    found = sampled.corrections(nodes=150, draws=40, seed=1)
+    by_key = {(one["features"], one["law"], one["fanout"], one["corrected"]): sampled.bias(one) for one in found}
+    assert abs(by_key["uniform", law, 5, True]) < abs(by_key["uniform", law, 5, False]) / 2
+    assert abs(by_key["log-normal", law, 5, True]) < 0.8 * abs(by_key["log-normal", law, 5, False])
+    for fanout in sampled.FANOUTS:
+        assert abs(by_key["uniform", law, fanout, True]) < 0.6
+
+
+def test_the_correction_is_nothing_where_nothing_was_left_out():
+    lists = sampled.graph(20, np.random.default_rng(0))
+    sizes = torch.tensor([*map(len, lists)])
+    assert torch.equal(sampled.corrected(lists, "L2", sizes), sampled.pooled(lists, "L2", sizes))
+
+
 def test_the_largest_degree():
     lists = sampled.graph(20, np.random.default_rng(0))
     assert max(map(len, lists)) == sampled.MOST

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gnpool.tasks.graphs import Graph
-from studies import found, laws, learned, loop, motif, tables
+from studies import crystals, found, laws, learned, loop, motif, tables
 from studies.files import write_runs
 
 PATH = Graph.from_pairs(3, np.array([0, 1]), np.array([1, 2]))  # 0 - 1 - 2
@@ -99,10 +99,46 @@ def test_outcomes_of_another_finder_are_run_again(tmp_path):
     assert found.stored(tmp_path / "none.json") == {}
 
 
-def test_the_first_seeds_of_all_laws_come_first():
-    seeds = [seed for _, _, seed in found.plan()]
-    assert seeds == sorted(seeds)
-    assert len(set(found.plan())) == len(seeds)
+def test_the_plan_begins_with_some_seeds_of_all_laws_and_goes_on_with_those_that_have_many():
+    jobs = list(found.plan())
+    assert len(set(jobs)) == len(jobs)
+    first = [job for job in jobs if job[2] < found.FIRST]
+    assert jobs[: len(first)] == first
+    assert {name for name, _, _ in first} == set(found.ALL)
+    counts = {name: len({seed for other, _, seed in jobs if other == name}) for name in found.ALL}
+    assert counts == {name: found.MANY if name in found.OFTEN else found.FEW for name in found.ALL}
+    often = [job for job in jobs[len(first) :] if job[0] in found.OFTEN]
+    assert jobs[len(first) : len(first) + len(often)] == often
+
+
+def test_trust_is_compared_with_fixed_multiples_of_the_size():
+    runs = [{"law": "set median", "noise": 0.0, "tolerance": 0.1, "factor": factor, "errors": errors}
+            for factor, errors in (
+                (1.0, {"2": 0.2, "4": 0.2, "8": 0.2, "16": 0.2}),
+                (16.0, {"2": 0.0, "4": 0.0, "8": 0.0, "16": 0.0}),
+            )]  # fmt: skip
+    words = tables.coverage(runs)
+    assert "in 100.0 %" in words
+    assert "4.0 times" in words  # the geometric mean of 1 and 16
+    assert "50.0 % (2 times)" in words
+
+
+def test_crystals_are_counted_by_their_errors_or_by_what_stayed():
+    run = {"seed": 0, "learned": 1.0, "steps": 1000}
+    runs = [
+        {**run, "case": "median", "text": "pool: learned GNP", "error": 30.0},
+        {**run, "case": "between the names", "text": "pool: mean", "error": 0.5},
+        {**run, "case": "range", "text": "pool: max", "error": 0.09},
+        {**run, "case": "edges", "text": "aggr: max, readout: sum", "error": 0.11},
+        {**run, "case": "mean of mins, 5 % noise", "text": "aggr: min, readout: mean", "error": 0.9},
+    ]
+    assert [crystals.right(one) for one in runs] == [True, False, True, False, True]
+    assert tables.crystals_counts(runs).startswith("2 of 3 laws were found. 1 of 2 targets")
+    rows = tables.crystals_table(runs).splitlines()[2:]
+    assert [row.split(" | ")[0] for row in rows] == [
+        f"| {crystals.CASES[name].text}"
+        for name in ("range", "edges", "mean of mins, 5 % noise", "median", "between the names")
+    ]
 
 
 def test_laws_of_the_finder_are_in_one_group_each():

@@ -241,7 +241,7 @@ def ours(error: Exception) -> bool:
 
 @functools.cache
 def saved_models() -> list[dict[str, bytes]]:
-    """The files of a few networks with what prediction needs, learned, named and crystallised."""
+    """The files of a few networks with what prediction needs, learned, named and crystallized."""
     torch.manual_seed(0)
     found = []
     for kind, arguments in (

@@ -103,7 +103,7 @@ class Net(torch.nn.Module):
         return found
 
 
-def crystallising(folder: Path) -> str:
+def crystallizing(folder: Path) -> str:
     """The search for exact poolings of a small network."""
     from torch_geometric.data import Data
 
@@ -143,7 +143,7 @@ def digest(*parts: bytes) -> str:
 KINDS: dict[str, tuple[Callable[[Path], str], int]] = {  # kind -> the run, and how many kills are asked for
     "reproduce": (reproducing, 400),
     "fit": (fitting, 250),
-    "crystallise": (crystallising, 250),
+    "crystallize": (crystallizing, 250),
     "processes": (lambda folder: reproducing(folder, "--jobs", "2"), 50),
     "ray": (lambda folder: reproducing(folder, "--engine", "ray", "--jobs", "2"), 50),
 }

@@ -4,7 +4,7 @@ python -m tools.pack_results          # after a run has added units
 
 Of trainings stay all curves, validation's among them, on which selections rest. Weights stay of the networks that
 commands of the documentation read: GNP on the data of each task as the paper has it, chosen by the validation loss, and
-what they were crystallised to. The weights of other networks are in the history of results/paper/units.
+what they were crystallized to. The weights of other networks are in the history of results/paper/units.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gnpool.store import Store
 
 STORE = Path(__file__).resolve().parents[1] / "results" / "paper"
 WEIGHTS = ("loss/", "metric/")  # of what either criterion chose
-READ = ("gnp", "gnp, gin", "basic, gnp")  # models, without the star of crystallised ones
+READ = ("gnp", "gnp, gin", "basic, gnp")  # models, without the star of crystallized ones
 
 
 def drop(key: dict[str, Any], tensor: str) -> bool:

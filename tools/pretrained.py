@@ -3,7 +3,7 @@
 python -m tools.pretrained          # from results/paper, into their places
 
 Of each task the form of the network and the setting that validation chose, and of the five seeds the one with the
-lowest validation loss: as it was learned (``harmonic``) and crystallised (``harmonic-exact``). The data are the first
+lowest validation loss: as it was learned (``harmonic``) and crystallized (``harmonic-exact``). The data are the first
 graphs or sets of the test split.
 """
 
@@ -22,7 +22,7 @@ from gnpool.fit.preprocess import Preprocessing, Rule
 from gnpool.fit.problem import Problem
 from gnpool.lab import get_preset
 from gnpool.lab.recipes import NETWORKS, Recipe
-from gnpool.lab.recipes.crystallised import crystallised
+from gnpool.lab.recipes.crystallized import crystallized
 from gnpool.lab.recipes.forms import StoredModels
 from gnpool.lab.recipes.models import GRAPH_TASKS, SET_TASKS, graph_gnp, node, set_model
 from gnpool.lab.recipes.stored import models_of, stored
@@ -56,7 +56,7 @@ def best_seed(learned: StoredModels) -> int:
 def models(store: Store) -> Iterator[tuple[str, dict[str, bytes]]]:
     """The files of every model, by name of its folder: each in the form of the network that validation prefers."""
     for task in (*GRAPH_TASKS, *NODE_TASKS, *SET_TASKS):
-        for name, recipe in ((task, recipe_of(task)), (task + EXACT, crystallised(recipe_of(task)))):
+        for name, recipe in ((task, recipe_of(task)), (task + EXACT, crystallized(recipe_of(task)))):
             one = stored(store, recipe, PAPER)
             learned = one.learned(store, PAPER)
             seed = best_seed(learned)

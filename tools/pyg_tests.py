@@ -3,10 +3,10 @@
     python -m tools.pyg_tests PATH               # a checkout of PyG, of about the installed version
     python -m tools.pyg_tests PATH --only nn/aggr nn/conv/test_sage_conv.py
 
-GNP pools absolute values, so ``sum`` and ``mean`` of signed rows are the pooling of the positive parts minus that of the
-negative ones. This is exact, so that PyG's tests of values hold, too. Each test runs as it is and with GNP; a test
-that fails with GNP alone is printed with the last line of its error. PyG's tests are read from the checkout and are no
-part of gnpool.
+GNP pools absolute values, so the sum or mean of signed rows is computed as the pooling of their positive parts minus
+that of their negative parts. This is exact, so PyG's tests of values must hold. Tests that fail
+with GNP run once more as they are; those that pass then are printed with the first line of their error. PyG's tests are
+read from the checkout and are no part of gnpool.
 """
 
 from __future__ import annotations
@@ -17,23 +17,28 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ("nn/aggr", "nn/conv", "nn/models", "nn/test_to_hetero_transformer.py", "nn/test_sequential.py", "explain")
+CALLS = "gnp_calls"  # the property of a test in the report
+NODE = "node"  # and its name
 PLUGIN = "tools.pyg_tests"  # this file is the plugin of pytest that puts GNP in
 SWAP = "GNPOOL_SWAP"  # set in the runs with GNP
+calls = 0  # of GNP, so far
 
 
 def swap() -> None:
-    """Put GNP in the place of PyG's sum and mean, wherever they are found by class or by name."""
-    import torch_geometric.nn
-    from torch_geometric.nn import aggr
-    from torch_geometric.nn.aggr import Aggregation
+    """Let PyG's sum and mean compute by GNP, wherever they are used."""
+    from torch_geometric.nn.aggr import Aggregation, MeanAggregation, SumAggregation
+    from torch_geometric.nn.aggr.fused import FusedAggregation
 
     from gnpool import GNPAggregation
 
@@ -45,43 +50,54 @@ def swap() -> None:
         dim_size: int | None = None,
         dim: int = -2,
     ) -> Tensor:
-        wide = x if x.is_floating_point() else x.float()
-        column = wide.unsqueeze(-1) if wide.dim() == 1 or dim in (-1, x.dim() - 1) else wide
+        global calls
+        calls += 1
         dim = x.dim() + dim if dim < 0 else dim
-        parts = [
-            GNPAggregation.forward(_layer(self, column), part.relu(), index, ptr, dim_size, dim)
-            for part in (column, -column)
-        ]
-        found = parts[0] - parts[1]
-        found = found.squeeze(-1) if column is not wide else found
-        return found if found.dtype == x.dtype else found.to(x.dtype)
+        rows = x if x.is_floating_point() else x.double()
+        rows = rows.unsqueeze(-1) if dim == x.dim() - 1 else rows  # GNP wants channels behind the pooled dimension
+        self.gnp.channels = rows.size(-1)
+        above, below = (self.gnp(part.relu(), index, ptr, dim_size, dim) for part in (rows, -rows))
+        pooled = above - below
+        return (pooled.squeeze(-1) if rows.dim() > x.dim() else pooled).to(x.dtype)
 
-    def _layer(self: Any, x: Tensor) -> GNPAggregation:
-        layer: GNPAggregation = self.gnp
-        layer.channels = x.size(-1)
-        return layer
-
-    for name, start in (("SumAggregation", "sum"), ("MeanAggregation", "mean")):
+    for aggregation, start in ((SumAggregation, "sum"), (MeanAggregation, "mean")):
 
         def init(self: Any, start: str = start) -> None:
             Aggregation.__init__(self)
-            self.gnp = GNPAggregation(1, mix=False, start=start)
+            self.gnp = GNPAggregation(1, mix=False, start=start, eps=0.0)
 
-        def shown(self: Any) -> str:
-            return f"{type(self).__name__}()"
-
-        members = {"__init__": init, "forward": forward, "__repr__": shown}
-        made = type(name, (Aggregation,), members)
-        for module in (aggr, aggr.basic, torch_geometric.nn):
-            setattr(module, name, made)
+        aggregation.__init__, aggregation.forward = init, forward
+        FusedAggregation.FUSABLE_AGGRS.discard(aggregation)  # the fused form computes by itself
 
 
 if os.environ.get(SWAP):
     swap()
 
 
-def outcomes(checkout: Path, only: list[str], swapped: bool) -> dict[str, str]:
-    """By test: an empty text if it passed, else the last line of its error; tests that were skipped are left out."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Note how often a test called GNP."""
+    before = calls
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append((CALLS, calls - before))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note the name by which pytest runs the test again."""
+    item.user_properties.append((NODE, item.nodeid))
+
+
+class Outcome(NamedTuple):
+    """What became of a test: the first line of its error, or an empty text, and how often it called GNP."""
+
+    error: str
+    calls: int
+
+
+def outcomes(checkout: Path, only: list[str], swapped: bool) -> dict[str, Outcome]:
+    """By name of the test; tests that were skipped are left out."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
@@ -91,10 +107,11 @@ def outcomes(checkout: Path, only: list[str], swapped: bool) -> dict[str, str]:
         subprocess.run(command, cwd=checkout / "test", env=environment, stdout=subprocess.DEVNULL, check=False)
         found = {}
         for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 -- written by pytest just now
+            noted = {part.get("name"): part.get("value", "") for part in case.iter("property")}
+            problem = next((part for part in case if part.tag in ("failure", "error")), None)
+            error = "" if problem is None else (problem.get("message") or "no message").splitlines()[0]
             if case.find("skipped") is None:
-                problem = next((part for part in case if part.tag in ("failure", "error")), None)
-                words = "" if problem is None else (problem.get("message") or "no message").splitlines()[0]
-                found[f"{case.get('classname')}::{case.get('name')}"] = words
+                found[noted.get(NODE, str(case.get("classname")))] = Outcome(error, int(noted.get(CALLS, "0")))
         return found
 
 
@@ -106,15 +123,16 @@ def main() -> None:
     given = parser.parse_args()
     if not (given.checkout / "test" / "nn").is_dir():
         sys.exit(f"pyg_tests: {given.checkout} is no checkout of PyG: there is no test/nn in it")
-    plain, with_gnp = (outcomes(given.checkout, given.only, swapped) for swapped in (False, True))
-    passed = [test for test, words in plain.items() if not words]
-    broken = {test: with_gnp.get(test, "it did not run") for test in passed if with_gnp.get(test, "it did not run")}
-    import torch_geometric
-
-    print(f"PyTorch Geometric {torch_geometric.__version__}, torch {torch.__version__}")
-    print(f"{len(passed):,} tests pass as they are, {len(passed) - len(broken):,} of them with GNP")
-    for test, words in sorted(broken.items()):
-        print(f"{test}\n    {words[:200]}")
+    with_gnp = outcomes(given.checkout, given.only, swapped=True)
+    failed = [test for test, outcome in with_gnp.items() if outcome.error]
+    plain = outcomes(given.checkout, failed, swapped=False) if failed else {}
+    ours = [test for test in failed if test in plain and not plain[test].error]
+    used = sum(outcome.calls > 0 for outcome in with_gnp.values())
+    print(f"PyTorch Geometric {version('torch_geometric')}, torch {torch.__version__}")
+    print(f"{len(with_gnp):,} tests ran, and {used:,} of them call GNP; {len(failed):,} fail, {len(ours):,} by GNP:")
+    for test in ours:
+        print(f"{test}\n    {with_gnp[test].error[:200]}")
+    print("Fail without GNP, too:", *(set(failed) - set(ours) or ["none"]), sep="\n    ")
 
 
 if __name__ == "__main__":

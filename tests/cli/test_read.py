@@ -70,11 +70,11 @@ def test_a_model_of_a_table_as_json() -> None:
     assert found["crystal"] is None
 
 
-def test_what_it_was_crystallised_to() -> None:
+def test_what_it_was_crystallized_to() -> None:
     table = ("--table", "exp_graph_harmonic", "--row", "GNP*", "--preset", "smoke")
     status, out, errors = invoke(str(smoke_folder()), *table)
     assert status == 0, errors
-    assert out.splitlines()[-1].startswith("Crystallised to aggr: ")
+    assert out.splitlines()[-1].startswith("Crystallized to aggr: ")
 
 
 def test_figure(saved: Path, tmp_path: Path) -> None:

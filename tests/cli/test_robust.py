@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gnpool.cli import app, errors
-from gnpool.cli.inputs import stored_in
+from gnpool.cli.inputs import progress, stored_in
 from gnpool.fit.predict import as_csv
 
 NAMES = ["=1+1", "+x", "-x", "@SUM(A1)", "\tx", "\rx", "'quoted'", "plain", "a=b", "-5", "+1e3", "1-2", "-", "", "- 1"]
@@ -136,3 +136,13 @@ def test_a_damaged_result_is_one_line(step: str, tmp_path: Path, monkeypatch: py
 def test_other_errors_are_not_hidden(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), stored_in(tmp_path):
         _ = 1 / 0
+
+
+def test_a_line_of_progress_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("gnpool.cli.inputs.SECONDS", -1.0)
+    with progress() as show:
+        show("training", 0.25)
+        show("done", 1.0)
+    assert capsys.readouterr().err == " 25 %  training\n100 %  done\n"

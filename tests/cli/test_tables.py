@@ -32,7 +32,7 @@ def test_json_says_what_is_done() -> None:
     for row in rows[: len(TABLES)]:  # those behind need data that is not generated
         assert row["title"] == TABLES[row["table"]].title
         assert row["cells_done"] == row["cells"] == len(TABLES[row["table"]].cells)
-        trained = [recipe for recipe in TABLES[row["table"]].recipes if not recipe.crystallised]
+        trained = [recipe for recipe in TABLES[row["table"]].recipes if not recipe.crystallized]
         assert row["done"] == row["trainings"] == len(trained)
         assert row["minutes_left"] == 0
         assert row["minutes"] > 0
@@ -75,9 +75,9 @@ def test_node_grids_take_what_was_measured_on_a_gpu(task: str, model: str, secon
     assert seconds / 2 < training_seconds(recipe, PRESETS["paper"], "all", "cuda") < 2 * seconds
 
 
-def test_crystallising_node_tasks_takes_long_refits() -> None:
+def test_crystallizing_node_tasks_takes_long_refits() -> None:
     graph, node = (
-        next(cell.recipe for cell in TABLES[table].cells if cell.recipe.crystallised)
+        next(cell.recipe for cell in TABLES[table].cells if cell.recipe.crystallized)
         for table in ("graph_diff", "node_a")
     )
     paper = PRESETS["paper"]

@@ -1,4 +1,4 @@
-"""Crystallising that is stopped and goes on: the same crystal bit by bit, and nothing refitted twice."""
+"""Crystallizing that is stopped and goes on: the same crystal bit by bit, and nothing refitted twice."""
 
 from __future__ import annotations
 

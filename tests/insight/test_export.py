@@ -111,7 +111,7 @@ def deep_net():
 
 
 MODELS = {
-    "crystallised": (crystal, {}, "harmonic_sum_pool"),
+    "crystallized": (crystal, {}, "harmonic_sum_pool"),
     "learned": (lambda: GraphNet(1, hidden=6), {}, "norm_pool"),
     "learned growth": (growth_net, {}, "power_mean_pool"),
     "geometric": (lambda: replaced(growth_net(), {"aggr": {"one": "geometric mean"}}), {}, "geometric_mean_pool"),

@@ -27,12 +27,12 @@ from gnpool.lab.running import data as data_module
 from gnpool.lab.running.ahead import data_ahead, data_makers
 from gnpool.lab.running.data import DataCache, Wanted
 from gnpool.lab.running.job import merged
-from gnpool.lab.running.parcels import Parcel, pack, unpack
 from gnpool.store import Store
 from gnpool.tasks import GraphTask
 from gnpool.tasks.task import _TASKS
 from gnpool.training import Batches
 from gnpool.training.padded import padding_of
+from gnpool.training.parcels import Parcel, pack, unpack
 from tests.faults.helpers import descendants
 from tests.lab.shared import ENVIRONMENT, SMALL
 from tests.lab.test_data import same
@@ -228,7 +228,7 @@ def test_a_runner_prepares_what_it_will_train_in_that_order(tmp_path: Path, monk
     monkeypatch.setattr(RecipeJob, "work", lambda *_: True)
     store, tables = Store(tmp_path), [TABLES[SMALL], TABLES["exp_graph_harmonic"]]
     work = merged([job for table in tables for job in table.jobs(Scope("smoke"), store, CPU)])
-    assert any(job.recipe.crystallised for job in work)  # type: ignore[attr-defined]
+    assert any(job.recipe.crystallized for job in work)  # type: ignore[attr-defined]
     trained = work[1]
     store.put(trained.key, scores={"runs": []})
     untrained = [job for job in work if job.root != trained.root]

@@ -12,24 +12,25 @@ from typing import Any
 import pytest
 import torch
 
+from gnpool.influence.collection import read_graph
 from gnpool.lab import PRESETS, Runner, Scope, all_tables, find_table, reproduce
 from gnpool.lab.classification import TABLES
 from gnpool.lab.classification import jobs as runner_module
-from gnpool.lab.classification.folds import FOLDS, SEEDS, Fold
 from gnpool.lab.classification.jobs import some, stack_jobs
 from gnpool.lab.classification.methods import AMOUNTS, Amount, Trial, amount_of
 from gnpool.lab.classification.results import paired, part, summary, t_quantile
-from gnpool.lab.influence.lessons import read_graph
 from gnpool.lab.paper import paper_cells
-from gnpool.lab.real.graphs import COUNTS, REAL, RealExam, by_size, real_dataset, real_graphs
+from gnpool.lab.real.graphs import COUNTS, REAL, RealExam, by_size
 from gnpool.lab.real.tables import StatisticsTable, with_best
 from gnpool.lab.recipes import Exam
 from gnpool.lab.recipes.models import graph_gnp
 from gnpool.lab.table import Machine
+from gnpool.models.stacked.folds import FOLDS, SEEDS, Fold
 from gnpool.report import pair_lines
 from gnpool.store import Store
 from gnpool.tasks import get_task
-from tests.lab.test_crossval import dataset
+from gnpool.tasks.real_graphs import real_dataset, real_graphs
+from tests.models.test_crossval import dataset
 from tests.real_data import use_real_data
 
 TINY = Amount("smoke", seeds=2, folds=2, graphs=40, epochs=2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from gnpool.lab import PRESETS
 from gnpool.lab.recipes import EVALUATION_BATCH, Exam
@@ -37,14 +38,21 @@ def same(mine: Batches, theirs: Batches) -> None:
             )
 
 
+def drawn(wanted: Wanted) -> list[Data]:
+    """The data that is asked for, straight from its task."""
+    return get_task(wanted.task).dataset(wanted.split, **dict(wanted.options))
+
+
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: f"{recipe.task} {recipe.data}")
 def test_batches_are_those_of_the_data(recipe: Any) -> None:
     edges = recipe.spec.level != "set"
-    same(recipe.batches("train", SMOKE), Batches(recipe.dataset("train", SMOKE), 16, seed=0, sorted_edges=edges))
-    whole = Batches(recipe.dataset("val", SMOKE), EVALUATION_BATCH, seed=None, sorted_edges=edges)
+    train, val = (drawn(recipe.wanted(split, SMOKE)) for split in ("train", "val"))
+    same(recipe.batches("train", SMOKE), Batches(train, 16, seed=0, sorted_edges=edges))
+    whole = Batches(val, EVALUATION_BATCH, seed=None, sorted_edges=edges)
     same(recipe.batches("val", SMOKE), whole)
     exam = Exam(structure="tree") if recipe.spec.structures else Exam()
-    fresh = Batches(exam.dataset(recipe.spec, SMOKE), exam.batch_size(recipe.spec), seed=None, sorted_edges=edges)
+    test = drawn(exam.wanted(recipe.spec, SMOKE))
+    fresh = Batches(test, exam.batch_size(recipe.spec), seed=None, sorted_edges=edges)
     for one, other in zip(exam.batches(recipe.spec, SMOKE), fresh, strict=True):
         assert torch.equal(one.x, other.x)
         assert torch.equal(one.y, other.y)

@@ -15,6 +15,7 @@ from gnpool.lab.recipes import Exam
 from gnpool.lab.recipes.stored import stored_model
 from gnpool.store import Store
 from gnpool.tasks import get_task
+from gnpool.training import Batches
 from tests.lab.shared import SMALL
 
 RECIPE = TABLES["exp_graph_harmonic"].cells[0].recipe
@@ -35,19 +36,20 @@ def test_keys_differ_in_the_data_alone() -> None:
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_training_data_is_that_of_the_seed(split: str) -> None:
     preset = get_preset("smoke", 7)
-    data = RECIPE.dataset(split, preset)
+    data = RECIPE.batches(split, preset)
     drawn = get_task("harmonic").dataset(split, seed=7, count=preset.counts[split])
-    other = RECIPE.dataset(split, get_preset("smoke"))
-    assert all(torch.equal(mine.edge_index, theirs.edge_index) for mine, theirs in zip(data, drawn, strict=True))
-    assert not all(torch.equal(mine.y, theirs.y) for mine, theirs in zip(data, other, strict=True))
+    other = RECIPE.batches(split, get_preset("smoke"))
+    fresh = Batches(drawn, 8, seed=None, sorted_edges=True)
+    assert all(torch.equal(value, fresh.values[name]) for name, value in data.values.items())
+    assert not torch.equal(data.values["y"], other.values["y"])
 
 
 def test_test_data_is_that_of_the_seed() -> None:
     preset = get_preset("smoke", 7)
     exam = Exam(structure="tree")
     drawn = get_task("harmonic").dataset("test", seed=7, count=9, structure="tree")
-    found = exam.dataset(RECIPE.spec, preset)
-    assert [data.y.item() for data in found] == [data.y.item() for data in drawn]
+    found = [value for batch in exam.batches(RECIPE.spec, preset) for value in batch.y.tolist()]
+    assert found == [data.y.item() for data in drawn]
 
 
 def test_two_seeds_share_a_folder(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from gnpool.lab import PRESETS, TABLES, Cell, Preset, Scope, Table, table_results
 from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.recipes.cost import training_megabytes
-from gnpool.lab.recipes.crystallised import crystallised, validation_of
+from gnpool.lab.recipes.crystallized import crystallized, validation_of
 from gnpool.lab.recipes.forms import candidates, chosen, form_of, in_form, trained
 from gnpool.lab.recipes.grids import GRIDS, Grid
 from gnpool.lab.recipes.models import graph_fixed, graph_gnp, graph_other, node, set_model
@@ -32,7 +32,7 @@ GNP = replace(graph_gnp("harmonic"), grid="one")  # a grid of this file
     ("recipe", "forms"),
     [
         (GNP, ["message", "gin"]),
-        (crystallised(GNP), ["message", "gin"]),
+        (crystallized(GNP), ["message", "gin"]),
         (graph_fixed("invsize", "mean", "max"), ["message", "gin"]),
         (graph_other("maxdegree", "Set2Set"), ["message", "gin"]),
         (in_form(GNP, "gin"), ["gin"]),
@@ -47,7 +47,7 @@ def test_graph_networks_have_two_forms(recipe: Recipe, forms: list[str]) -> None
     found = candidates(recipe, PAPER)
     assert found[0] == recipe  # under the name that it has always had
     assert [form_of(one) for one in found] == forms
-    assert {one.crystallised for one in found} == {recipe.crystallised}
+    assert {one.crystallized for one in found} == {recipe.crystallized}
     assert len({str(one.key(PAPER, "all")) for one in found}) == len(forms)
     for one in found:
         assert len(one.variants) == len(recipe.variants)
@@ -90,7 +90,7 @@ def _grid() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     made = Store(tmp_path_factory.mktemp("forms"))
-    run(made, GNP, crystallised(GNP))
+    run(made, GNP, crystallized(GNP))
     return made
 
 
@@ -128,17 +128,17 @@ def test_the_lower_loss_wins_whichever_form_has_it(store: Store, tmp_path: Path)
     assert form_of(chosen(trained(GNP, other, TINY)).recipe) == "gin"
 
 
-def test_crystallised_models_are_chosen_by_their_own_loss(store: Store) -> None:
-    found = trained(crystallised(GNP), store, TINY)
+def test_crystallized_models_are_chosen_by_their_own_loss(store: Store) -> None:
+    found = trained(crystallized(GNP), store, TINY)
     assert [form_of(one.recipe) for one in found] == ["message", "gin"]
     assert chosen(found) is min(found, key=lambda one: validation_of(one.record))
-    cell, _ = table_results(table(crystallised(GNP)), store, TINY)["cells"]
+    cell, _ = table_results(table(crystallized(GNP)), store, TINY)["cells"]
     assert cell["validation"] == min(validation_of(one.record) for one in found)
-    model = stored_models(store, crystallised(GNP), TINY)[0]
+    model = stored_models(store, crystallized(GNP), TINY)[0]
     assert model.form == cell["form"]
 
 
-def test_loss_of_crystallised_models() -> None:
+def test_loss_of_crystallized_models() -> None:
     tried = [
         {"text": "learned", "stage": "given", "loss": 4.0},
         {"text": "sum", "stage": "refitted", "loss": 1.0},
@@ -198,13 +198,13 @@ def test_a_cell_is_done_when_both_forms_are(store: Store, tmp_path: Path) -> Non
         assert (found.minutes_left == 0) == (held is store)
 
 
-def test_reading_of_crystallised_models_is_that_of_what_they_were_made_from(store: Store) -> None:
-    made = stored(store, crystallised(GNP), TINY)
+def test_reading_of_crystallized_models_is_that_of_what_they_were_made_from(store: Store) -> None:
+    made = stored(store, crystallized(GNP), TINY)
     learned = made.learned(store, TINY)
     assert learned.recipe == made.recipe.base
     assert learned.key == made.recipe.base.key(TINY, "all")
     assert learned.learned(store, TINY).recipe == learned.recipe
-    reading, curves = read_stored(store, crystallised(GNP), 0, TINY)
+    reading, curves = read_stored(store, crystallized(GNP), 0, TINY)
     assert set(curves) == {"aggr", "readout"}
     layers = dict(models_of(learned)[0].named_modules())
     for branch in reading.branches:

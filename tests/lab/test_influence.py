@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from gnpool.influence.collection import read_graph
 from gnpool.lab import Runner, Scope
 from gnpool.lab.influence.jobs import influence_jobs
 from gnpool.lab.influence.lessons import (
@@ -16,7 +17,6 @@ from gnpool.lab.influence.lessons import (
     amount_of,
     choices_of,
     lessons,
-    read_graph,
 )
 from gnpool.lab.influence.results import difference, influence_estimate, influence_results
 from gnpool.lab.influence.tables import IM_MONSTOR

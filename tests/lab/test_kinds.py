@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -28,40 +29,57 @@ KINDS = list(registry.kinds())
 LOADED = "import sys; print(*sorted(name for name in sys.modules if name.startswith('gnpool.lab.')))"
 
 
-def loaded(code: str, *arguments: str) -> set[str]:
-    """The kinds of tables of which any module was imported by a fresh interpreter."""
-    command = [sys.executable, "-c", f"{code}\n{LOADED}", *arguments]
+# What knows nothing of the lab is imported once; a fork of that imports one part of the lab.
+FORKS = f"""
+import os, sys, torch_geometric.nn, gnpool.influence, gnpool.tasks.arena
+assert not any(name.startswith("gnpool.lab") for name in sys.modules)
+for code in sys.argv[1:]:
+    if (child := os.fork()) == 0:
+        exec(code)
+        {LOADED.removeprefix("import sys; ")}
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def kinds_in(line: str) -> set[str]:
+    """The kinds of which any module is among those of a line."""
+    return {kind for kind in KINDS if any(f"{name}.".startswith(f"gnpool.lab.{kind}.") for name in line.split())}
+
+
+def loaded(code: str, *arguments: str) -> list[set[str]]:
+    """The kinds of tables that a fresh interpreter has imported, for each line that it prints at its end."""
+    command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=True, timeout=180)
-    names = done.stdout.splitlines()[-1].split()
-    return {kind for kind in KINDS if any(f"{name}.".startswith(f"gnpool.lab.{kind}.") for name in names)}
+    return [kinds_in(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_kind_is_imported_alone(kind: str) -> None:
-    assert loaded(f"from gnpool.lab.{kind} import TABLES; assert TABLES") == {kind}
+def test_a_kind_is_imported_alone_and_by_the_lab_itself_none() -> None:
+    lab = "import gnpool.lab.registry, gnpool.lab.reproduction, gnpool.lab.plan, gnpool.lab.record, gnpool.lab.stored"
+    codes = [f"from gnpool.lab.{kind} import TABLES; assert TABLES" for kind in KINDS]
+    assert loaded(FORKS, lab, *codes) == [set(), *({kind} for kind in KINDS)]
 
 
 def test_a_smoke_run_imports_its_own_kind_alone(tmp_path: Path) -> None:
     code = "import sys; from gnpool.cli.app import app; app(sys.argv[1:], standalone_mode=False)"
     options = ("--preset", "smoke", "--jobs", "1", "--out", str(tmp_path))
-    assert loaded(code, "reproduce", "exp_graph_harmonic", *options) == {"synthetic"}
+    assert loaded(f"{code}\n{LOADED}", "reproduce", "exp_graph_harmonic", *options)[-1] == {"synthetic"}
     assert (tmp_path / "results.json").exists()
 
 
-def test_the_lab_itself_imports_no_kind() -> None:
-    code = "import gnpool.lab.registry, gnpool.lab.reproduction, gnpool.lab.plan, gnpool.lab.record, gnpool.lab.stored"
-    assert loaded(code) == set()
+@functools.cache
+def imports() -> set[tuple[str, str]]:
+    """Every file of the package with every module that it imports."""
+    files = [path.relative_to(SOURCE) for path in SOURCE.rglob("*.py")]
+    text = {path: (SOURCE / path).read_text(encoding="utf-8") for path in files}
+    return {(path.as_posix(), target) for path in files for _, target in imported(text[path], path)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_file_outside_its_folder_names_a_kind(kind: str) -> None:
     """Not even inside a function; but ``gnpool.lab.TABLES`` is, by its first name, that of the generated data."""
-    naming = {
-        path.relative_to(SOURCE).as_posix()
-        for path in SOURCE.rglob("*.py")
-        for _, target in imported(path.read_text(encoding="utf-8"), path.relative_to(SOURCE))
-        if f"{target}.".startswith(f"gnpool.lab.{kind}.")
-    }
+    naming = {path for path, target in imports() if f"{target}.".startswith(f"gnpool.lab.{kind}.")}
     outside = {path for path in naming if not path.startswith(f"lab/{kind}/")}
     assert outside == ({"lab/__init__.py"} if kind == "synthetic" else set())
 

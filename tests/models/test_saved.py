@@ -61,7 +61,7 @@ def test_a_network_comes_back(name: str, arguments: dict[str, Any], tmp_path: Pa
     assert all(parameter.requires_grad and parameter.device.type == "cpu" for parameter in again.model.parameters())
 
 
-def test_crystallised_layers_come_back(tmp_path: Path) -> None:
+def test_crystallized_layers_come_back(tmp_path: Path) -> None:
     arguments = {"in_channels": 2, "layers": 2, "hidden": 4}
     model: Any = make("NodeNet", arguments)
     model.layers[0].aggr = CrystalAggregation.from_gnp(model.layers[0].aggr, {"positive": "sum"})

@@ -113,3 +113,16 @@ def test_rows_of_forty_six_decades():
     (grad,) = torch.autograd.grad(norm_pool(x, p=0.99, eps=0.0).sum(), x)
     assert grad[0].item() == pytest.approx(1.0, rel=1e-6)
     assert grad[-1].item() == pytest.approx(2.88403153, rel=1e-5)
+
+
+def test_a_weight_learns_where_its_slope_is_below_the_range():
+    """A zero that counts as eps beside 3e29: dz is too small for a float, and dw = x dz is not."""
+    x = torch.tensor([[0.0], [3e29]])
+    weight = torch.ones(2, requires_grad=True)
+    p, eps = -0.16, 1e-6
+    y = norm_pool_neighbors(x, torch.tensor([[0, 1], [0, 0]]), p=p, growth=0.0, edge_weight=weight, dim_size=1, eps=eps)
+    power = (3e29 / eps) ** p
+    expected = eps * ((1 + power) / 2) ** (1 / p)
+    assert y.item() == pytest.approx(expected, rel=1e-5)
+    (grad,) = torch.autograd.grad(y.sum(), weight)
+    assert grad.tolist() == pytest.approx([0.0, expected * power / (1 + power)], rel=1e-4)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gnpool.report import Study, answer, by_kind, count_verdicts, markdown, page, run_so_far
+from gnpool.report import StoredStudy, answer, by_kind, count_verdicts, markdown, page, run_so_far
 from gnpool.report.answer import distinct
 from gnpool.report.verdicts import WORDS, is_gnp, word_of
 from tests.report.shared import cell, tables
@@ -71,7 +71,7 @@ def test_what_lacks_runs_is_said_on_the_page_in_markdown_and_here() -> None:
     whole = table(*cells, name="whole")
     assert (run_so_far(some), run_so_far(whole)) == ("Run so far: 1 of 20 seeds; 3 of 20 seeds.", "")
     assert answer([some, whole]).more == ("Not all runs are done of some; each says how many.",)
-    study = Study(name="here", tables=[some, whole])
+    study = StoredStudy(name="here", tables=[some, whole])
     for text in (page(study), markdown([some, whole])):
         assert text.count("Run so far: 1 of 20 seeds; 3 of 20 seeds.") == 1
 

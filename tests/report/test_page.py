@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gnpool.report import Study, page, read_study
+from gnpool.report import StoredStudy, page, read_study
 from gnpool.report.page.page import asset
 from tests.report.shared import EVIL, make_study, tables
 
@@ -126,7 +126,7 @@ def test_what_was_run(tree: Tree) -> None:
 
 def test_seeds_are_told_once_and_the_floor_of_the_charts_too() -> None:
     first, second = tables()
-    text = page(Study("a", tables=[first, {**second, "meta": {**second["meta"], "seeds": [0, 7]}}]))
+    text = page(StoredStudy("a", tables=[first, {**second, "meta": {**second["meta"], "seeds": [0, 7]}}]))
     assert "<dt>seeds</dt><dd>0, 1, 2, 7</dd>" in text
     assert "Errors below 0.01 are drawn at 0.01." in text
 
@@ -140,12 +140,12 @@ def test_equal_results_give_equal_pages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("study", "sections"),
     [
-        pytest.param(Study("empty"), ["answer", "plane", "runs"], id="nothing"),
-        pytest.param(Study("a", tables=tables()[:1]), ["answer", "tables", "plane", "runs"], id="results alone"),
-        pytest.param(Study("a", tables=tables()[1:]), ["answer", "sizes", "plane", "runs"], id="sizes alone"),
+        pytest.param(StoredStudy("empty"), ["answer", "plane", "runs"], id="nothing"),
+        pytest.param(StoredStudy("a", tables=tables()[:1]), ["answer", "tables", "plane", "runs"], id="results alone"),
+        pytest.param(StoredStudy("a", tables=tables()[1:]), ["answer", "sizes", "plane", "runs"], id="sizes alone"),
     ],
 )
-def test_parts_may_be_missing(study: Study, sections: list[str]) -> None:
+def test_parts_may_be_missing(study: StoredStudy, sections: list[str]) -> None:
     tree = Tree(page(study))
     assert [attributes["id"] for attributes in tree.all("section")] == sections
 
@@ -154,5 +154,5 @@ def test_a_table_where_nothing_was_run() -> None:
     table: dict[str, Any] = tables()[0]
     for cell in table["cells"]:
         cell["ours"], cell["verdict"] = None, "not run"
-    words = " ".join("".join(Tree(page(Study("a", tables=[table]))).words).split())
+    words = " ".join("".join(Tree(page(StoredStudy("a", tables=[table]))).words).split())
     assert "None of the 6 published cells was run" in words

@@ -6,13 +6,13 @@ import functools
 
 import pytest
 
-from gnpool.theory import Study, run_study, study, widths
+from gnpool.theory import TheoryStudy, run_study, study, widths
 
 STEPS: list[str] = []
 
 
 @functools.cache
-def small_study() -> Study:
+def small_study() -> TheoryStudy:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(study, "TEST_GRAPHS", 9)
         patch.setattr(study, "FEATURE_GRAPHS", 4)

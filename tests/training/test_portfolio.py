@@ -29,6 +29,10 @@ def small() -> SetNet:
     return SetNet(1, "gnpg", hidden=4)
 
 
+def split() -> SetNet:
+    return SetNet(1, "gnpg", hidden=4, pool_options={"branches": "split"})
+
+
 def test_every_start_with_every_setting_and_seed():
     settings = Setting.grid(lr=[1e-2, 1e-3], optimizer="adam")
     found = fit_portfolio(small, sets(), squared, starts=["sum", "mean"], settings=settings, seeds=3, epochs=1)
@@ -58,8 +62,25 @@ def test_default_starts_depend_on_the_number_of_layers():
     assert default_starts(small()) == ("sum", "mean", "geometric", "l2")
     pairs = ("sum/sum", "sum/mean", "mean/sum", "mean/mean")
     assert default_starts(GraphNet(1, "gnpg", "gnpg", hidden=4)) == pairs
+    assert default_starts(split()) == ("sum", "mean", "l2")  # two branches have no geometric mean
     with pytest.raises(ValueError, match="no GNPAggregation"):
         default_starts(torch.nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["one branch first", "two branches first"])
+def test_several_plans_are_chosen_by_validation_together(first):
+    data, rate = sets(), Setting(lr=1e-2, optimizer="adam")
+    plans = [small, split] if first == 0 else [split, small]
+    found = fit_portfolio(plans, data[:40], squared, validation=data[40:], settings=rate, epochs=3)
+    assert [len(fit) for fit in found.fits] == ([4, 3] if first == 0 else [3, 4])
+    assert len(found.losses) == 7
+    assert {name.partition(": ")[0] for name in found.losses} == {"1", "2"}
+    assert found.choice.best["loss"].value == min(found.losses.values())
+    with torch.no_grad():
+        losses = [(found.model(graph.x) - graph.y).square().item() for graph in data[40:]]
+    assert sum(losses) / len(losses) == pytest.approx(min(found.losses.values()), rel=1e-5)
+    alone = fit_portfolio(plans[0], data[:40], squared, validation=data[40:], settings=rate, epochs=3)
+    assert [run.best for run in alone.fit.runs] == [run.best for run in found.fits[0].runs]
 
 
 def test_the_default_has_four_starts_and_three_rates():
@@ -122,6 +143,8 @@ def test_a_diverging_start_leaves_the_others_alone():
 def test_errors():
     with pytest.raises(ValueError, match="'starts' must be a list of names, got 'sum'"):
         fit_portfolio(small, sets(), squared, starts="sum")
+    with pytest.raises(ValueError, match="'make_model' must hold at least one model"):
+        fit_portfolio([], sets(), squared)
     with pytest.raises(ValueError, match="give 'validation' data"):
         fit_portfolio(small, iter(sets()), squared)
     with pytest.raises(ValueError, match="'start' must be one of"):

@@ -16,7 +16,7 @@ from gnpool.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
     from gnpool.data import EdgeList
-    from gnpool.influence import CascadeGraph, SavedMonstor, Selection
+    from gnpool.influence import CascadeGraph
 
 SHOWN = 20  # seeds or nodes of a printed list
 CHECKED = 10_000  # simulations of chosen seeds
@@ -124,7 +124,7 @@ def maximize(
     upper bound of the influence spares most of the first look, too (UBLF). A model estimates many candidates at once.
     """
     from gnpool.engine import open_engine
-    from gnpool.influence import load_monstor
+    from gnpool.influence import choose_seeds, load_monstor
     from gnpool.influence import simulate as run
     from gnpool.store.files import write
 
@@ -135,7 +135,16 @@ def maximize(
     saved = None if model is None else load_monstor(model)
     with _bar("seeds") as tell, open_engine(engine, address, device=device) as where:
         began = time.monotonic()
-        found = _choose(network, k, saved, method or "celf-mc", sample, seed, where.here, tell)
+        found = choose_seeds(
+            network,
+            k,
+            model=None if saved is None else (saved.model, saved.stacked),
+            method=method or "celf-mc",
+            sample=sample,
+            seed=seed,
+            device=where.here,
+            progress=tell,
+        )
         seconds = time.monotonic() - began
         spread = run(network, [found.seeds], runs, seed=seed + 1, device=where.device, engine=where)
     mean, error = float(spread.influence[0]), float(spread.standard_error[0])
@@ -283,38 +292,6 @@ def read_seeds(path: Path, edges: EdgeList) -> list[int]:
         known = set(_names(edges))
         wrong = next(name for name in names if name not in known)
         raise DataError(str(error), file=str(path), line=names[wrong]) from None
-
-
-def _choose(
-    network: CascadeGraph,
-    k: int,
-    saved: SavedMonstor | None,
-    method: str,
-    sample: int,
-    seed: int,
-    device: Any,
-    progress: Callable[[int, int], None],
-) -> Selection:
-    from gnpool.influence import (
-        ModelGains,
-        MonteCarloGains,
-        degree_seeds,
-        influence_bound,
-        lazy_greedy,
-        random_seeds,
-    )
-
-    if saved is None and method == "degree":
-        return degree_seeds(network, k)
-    if saved is None and method == "random":
-        return random_seeds(network, k, seed)
-    gains: Any
-    if saved is None:
-        gains = MonteCarloGains(network, sample, seed)
-    else:
-        gains = ModelGains(saved.model, network, saved.stacked, device)
-    bound = influence_bound(network)
-    return lazy_greedy(gains, network.nodes, k, bound=bound, first_batch=100, progress=progress)
 
 
 def _names(edges: EdgeList) -> list[str]:

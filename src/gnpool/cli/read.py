@@ -118,7 +118,7 @@ def _read_cell(
     recipe = find_cell(table, row, column).recipe
     reading, curves = read_stored(store, recipe, seed, amount)
     one, crystal = stored(store, recipe, amount), None
-    if recipe.crystallised:
+    if recipe.crystallized:
         (crystal,) = [found for found in one.record.scores["crystals"] if found["seed"] == seed]
     chose = len(trained(recipe, store, amount, SEARCHES)) > 1
     return reading, curves, crystal, form_of(one.recipe) if chose else None

@@ -13,7 +13,7 @@ from gnpool.cli.inputs import output_file, stored_in
 from gnpool.cli.output import say, show_json
 
 if TYPE_CHECKING:
-    from gnpool.report import Study
+    from gnpool.report import StoredStudy
 
 EPILOG = "Example: gnpool report results/quick -o report.html"
 PAGE = "report.html"
@@ -153,7 +153,7 @@ def _study_folder(folder: Path) -> Path:
     return inner[0] if len(inner) == 1 and not any((folder / mark).exists() for mark in marks) else folder
 
 
-def _chosen(study: Study, names: list[str]) -> list[dict[str, Any]]:
+def _chosen(study: StoredStudy, names: list[str]) -> list[dict[str, Any]]:
     tables = {one["table"]: one for one in study.tables}
     for name in names:
         if name not in tables:
@@ -163,7 +163,7 @@ def _chosen(study: Study, names: list[str]) -> list[dict[str, Any]]:
     return [tables[name] for name in dict.fromkeys(names)]
 
 
-def _summary(study: Study) -> dict[str, Any]:
+def _summary(study: StoredStudy) -> dict[str, Any]:
     from gnpool.report import bootstrap, by_kind
 
     tables = []

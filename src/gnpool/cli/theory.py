@@ -12,7 +12,7 @@ from gnpool.cli.inputs import Json
 from gnpool.cli.output import say, show_json, show_table, steps
 
 if TYPE_CHECKING:
-    from gnpool.theory import Study
+    from gnpool.theory import TheoryStudy
 
 EPILOG = "Example: gnpool theory --out figures"
 
@@ -52,7 +52,7 @@ def theory(
         raise typer.Exit(1)
 
 
-def _show(study: Study) -> None:
+def _show(study: TheoryStudy) -> None:
     for setting in dict.fromkeys(row.setting for row in study.regression):
         rows = [row for row in study.regression if row.setting == setting]
         show_table(

@@ -24,7 +24,7 @@ from gnpool.fit.outputs import outputs_of
 from gnpool.fit.prepared import Prepared, prepare
 from gnpool.fit.problem import Problem
 from gnpool.fit.study import LAW, Entry, Options, Study
-from gnpool.fit.trainer import Meter, OnProgress, Poolings, Trained, Trainer, Training, label_of, on_all_cores, short_of
+from gnpool.fit.trainer import Attempt, Meter, OnProgress, Poolings, Trained, Trainer, label_of, on_all_cores, short_of
 from gnpool.insight import Crystal, Finding, crystallize
 from gnpool.training import Batch
 
@@ -72,7 +72,7 @@ def run_study(
             trainer = Trainer(prepared, where, checkpoint, meter)
             frame, tried = choose_frame(trainer)
             entries = _entries(trainer, compare(trainer, frame, whole=True))
-        crystal = crystallise(trainer, entries)
+        crystal = crystallize_best(trainer, entries)
     if law is not None:
         entries.append(law)
     on_progress("done", 1.0)
@@ -159,7 +159,7 @@ def _look(trainer: Trainer, choices: Sequence[Frame], scouts: Sequence[Poolings]
     """First looks at some frames with some poolings in them."""
     prepared = trainer.prepared
     looks = [
-        Training(frame, poolings, short=True, text=f"choosing the network: {label_of(poolings)}")
+        Attempt(frame, poolings, short=True, text=f"choosing the network: {label_of(poolings)}")
         for frame in choices
         for poolings in scouts
     ]
@@ -184,12 +184,12 @@ def compare(trainer: Trainer, frame: Frame, whole: bool) -> dict[Poolings, tuple
     """
     fixed = fixed_poolings(trainer.prepared.problem, trainer.prepared.few)
     every: list[Poolings] = [*fixed] if whole else [None, *fixed]
-    looks = [Training(frame, one, short=True, text=f"first look: {label_of(one)}") for one in every]
+    looks = [Attempt(frame, one, short=True, text=f"first look: {label_of(one)}") for one in every]
     found = {one: (trained, False) for one, trained in zip(every, trainer.all(looks), strict=True)}
     if whole:
         finalists = sorted(fixed, key=lambda one: found[one][0].loss)[:FINALISTS]
         chosen: list[Poolings] = [None, *(one for one in fixed if one in finalists)]
-        trainings = [Training(frame, one, short=False, text=f"training: {label_of(one)}") for one in chosen]
+        trainings = [Attempt(frame, one, short=False, text=f"training: {label_of(one)}") for one in chosen]
         found |= {one: (trained, True) for one, trained in zip(chosen, trainer.all(trainings), strict=True)}
     return {one: found[one] for one in (None, *fixed)}
 
@@ -259,7 +259,7 @@ def _runs(prepared: Prepared, trained: Trained) -> list[dict[str, Any]]:
     ]
 
 
-def crystallise(trainer: Trainer, entries: list[Entry]) -> Crystal:
+def crystallize_best(trainer: Trainer, entries: list[Entry]) -> Crystal:
     """Replace what GNP learned by exact poolings, and add the outcome to the entries."""
     prepared, meter = trainer.prepared, trainer.meter
     began = sum(meter.done)

@@ -40,7 +40,7 @@ def label_of(poolings: Poolings) -> str:
 
 
 @dataclass(frozen=True)
-class Training:
+class Attempt:
     """One training of a network with these poolings; ``short`` is a first look."""
 
     frame: Frame
@@ -111,7 +111,7 @@ class Trainer:
         self.sample = copy.copy(prepared.data["train"])  # the first ones: their order is random
         self.sample.count = min(self.sample.count, SCOUT_GRAPHS)
 
-    def all(self, trainings: Sequence[Training]) -> list[Trained]:
+    def all(self, trainings: Sequence[Attempt]) -> list[Trained]:
         """Trainings, one after another here, side by side where there are several processes."""
         jobs, found = self.engine.jobs(1), dict[int, Trained]()
         if jobs == 1:
@@ -125,7 +125,7 @@ class Trainer:
             raise error
         return [found[number] for number in range(len(trainings))]
 
-    def train(self, training: Training) -> Trained:
+    def train(self, training: Attempt) -> Trained:
         """One training: a first look has one setting and seed, a whole one all settings, seeds and starts of GNP."""
         prepared = self.prepared
         spec = network_spec(prepared, training.frame, training.poolings)

@@ -69,7 +69,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainedMonstor:
     """The model of one group, at its best epoch.
 
     Args:
@@ -121,7 +121,7 @@ def fit_monstor(
     checkpoint: str | Path | None = None,
     progress: Callable[[int, int, float], None] | None = None,
     check: Callable[[], None] | None = None,
-) -> dict[str, Trained]:
+) -> dict[str, TrainedMonstor]:
     r"""Trains one MONSTOR on all parts together, and keeps its best epoch for each group.
 
     A batch is 20 states of one graph; incomplete batches are left out, and those of all parts are shuffled together.
@@ -145,7 +145,7 @@ def fit_monstor(
         check (callable, optional): Called now and then; may raise to stop.
 
     Returns:
-        dict: :class:`Trained` by group.
+        dict: :class:`TrainedMonstor` by group.
     """
     if not parts:
         raise ValueError("'parts' must not be empty")
@@ -362,12 +362,12 @@ class _Run:
                 }
         return worst
 
-    def result(self) -> dict[str, Trained]:
+    def result(self) -> dict[str, TrainedMonstor]:
         found = {}
         for group, best in self.best.items():
             model = seeded(self.make, 0)
             model.load_state_dict(best["weights"])
-            found[group] = Trained(
+            found[group] = TrainedMonstor(
                 model.eval(),
                 best["stacked"],
                 best["epoch"],

@@ -161,18 +161,15 @@ class CrystalAggregation(NeighborAggregation):
         if layer.mix is not None:
             columns = [column for part, _ in kept for column in range(part.outputs.start, part.outputs.stop)]
             biased, weight = bias and layer.mix.bias is not None, layer.mix.weight
-            mix = torch.nn.Linear(len(columns), len(weight), biased, device=weight.device, dtype=weight.dtype)
-            with torch.no_grad():
-                mix.weight.copy_(weight[:, columns])
-                shares = [len(names_in(names[p.name])) for p, _ in kept for _ in range(p.outputs.start, p.outputs.stop)]
-                mix.weight.div_(torch.tensor(shares, device=weight.device))
-                if layer.coordinates == "growth":
-                    growth = [BY_NAME[name].growth for start, stop, name in parts for _ in range(start, stop)]
-                    mix.weight.mul_(
-                        torch.tensor([layer.size**-value for value in growth], device=weight.device).to(weight)
-                    )
-                if mix.bias is not None:
-                    mix.bias.copy_(layer.mix.bias)
+            mix = torch.nn.Linear(len(columns), len(weight), biased, device="meta")  # draws no weights
+            shares = [len(names_in(names[p.name])) for p, _ in kept for _ in range(p.outputs.start, p.outputs.stop)]
+            factor = 1.0 / torch.tensor(shares, device=weight.device)
+            if layer.coordinates == "growth":
+                growth = [BY_NAME[name].growth for start, stop, name in parts for _ in range(start, stop)]
+                factor = factor * torch.tensor([layer.size**-value for value in growth], device=weight.device)
+            mix.weight = torch.nn.Parameter((weight[:, columns] * factor.to(weight)).detach())
+            if biased:
+                mix.bias = torch.nn.Parameter(layer.mix.bias.detach().clone())
         return cls(layer.channels, parts, layer.nonneg, mix)
 
     def forward(

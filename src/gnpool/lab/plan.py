@@ -11,10 +11,11 @@ from typing import Any
 from gnpool.engine import choose_device
 from gnpool.lab.registry import find_table
 from gnpool.lab.reproduction import families
-from gnpool.lab.running.memory import machine_megabytes, memory_problem, needed_megabytes
+from gnpool.lab.running.memory import memory_problem, needed_megabytes
 from gnpool.lab.running.runner import default_jobs
 from gnpool.lab.table import AnyTable, Estimate, Machine, Scope, check_options
 from gnpool.store import Store
+from gnpool.training.machine import machine_megabytes
 
 
 @dataclass(frozen=True)

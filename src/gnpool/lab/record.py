@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnpool.lab.paper import paper_cells, paper_tables
+from gnpool.lab.paper import paper_tables
 from gnpool.lab.registry import find_table, table_names
 from gnpool.lab.results import within
 from gnpool.lab.stored import filled
@@ -62,16 +62,6 @@ def record(folder: str | Path) -> dict[str, Any]:
             if seed
         },
         "cost": cost(records, Path(folder)),
-    }
-
-
-def published_places() -> dict[tuple[str, str, str], dict[str, float | None]]:
-    """The 374 numbers of the paper that have a deviation, by table, row and column."""
-    return {
-        (table, row, column): cell
-        for table in paper_tables()
-        for (row, column), cell in paper_cells(table).items()
-        if cell["mean"] is not None and cell["std"] is not None
     }
 
 

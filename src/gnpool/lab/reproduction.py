@@ -58,8 +58,8 @@ def reproduce(
         folds (int, optional): Of cross-validations, how many of the folds. (default: those of the preset)
         datasets (Sequence[str], optional): Of cross-validations, train on these data sets alone. (default: all)
         train (bool, optional): Whether to train what is missing, or to do only what stored trainings allow: to
-            crystallise and to test their models. (default: ``True``)
-        test (bool, optional): Whether to crystallise and to test what generated data trained, or only to train, as
+            crystallize and to test their models. (default: ``True``)
+        test (bool, optional): Whether to crystallize and to test what generated data trained, or only to train, as
             where a GPU is lent by the minute; another call does the rest, on any machine. (default: ``True``)
         engine (str, optional): ``"local"``: this machine; ``"ray"``: a Ray cluster, with the same scores.
             (default: ``"local"``)

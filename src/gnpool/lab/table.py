@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
 
 import torch
 
@@ -85,30 +85,30 @@ class Estimate:
     minutes_left: float = 0.0
     cells_done: int = 0
 
-
-class AnyCell(Protocol):
-    """A place of a table."""
-
-    @property
-    def row(self) -> str:
-        """Name of its row."""
-
-    @property
-    def column(self) -> str:
-        """Name of its column."""
+    def untrained(self) -> Estimate:
+        """The same without training, where nothing else is to be done."""
+        return replace(self, trainings=0, runs=0, exams=0, done=0, minutes_left=0.0)
 
 
+@dataclass(frozen=True)
+class Place:
+    """A cell of a table, by the names of its row and column."""
+
+    row: str
+    column: str
+
+
+@dataclass(frozen=True)
 class AnyTable(ABC):
     """A table or a figure of any kind. A kind of table is a subclass of it in a folder of its own."""
 
     family: ClassVar[str]  # tables of one family are run together: they may share jobs
     options: ClassVar[frozenset[str]] = frozenset()  # which of seeds, folds and data_seed mean something to it
-    curves: tuple[str, ...] = ()  # exponents that a figure shows over training
 
     id: str
     title: str
     metric: str
-    cells: Sequence[AnyCell]
+    cells: tuple[Any, ...]
 
     def data(self) -> list[str]:
         """The data sets of real graphs that it needs."""
@@ -163,6 +163,19 @@ class AnyTable(ABC):
     def about(self, name: str) -> Any:
         """What the paper's own table says of itself."""
         return paper_tables().get(self.id, {}).get(name)
+
+    def shown(
+        self,
+        cells: Sequence[Mapping[str, Any]],
+        *,
+        meta: Mapping[str, Any],
+        rows_are: str | None = None,
+        columns_are: str | None = None,
+        **more: Any,
+    ) -> dict[str, Any]:
+        """The table as results.json holds it, with more between its head and ``meta``."""
+        head = {"table": self.id, "title": self.title, "metric": self.metric}
+        return {**head, "rows_are": rows_are, "columns_are": columns_are, "cells": cells, **more, "meta": meta}
 
 
 def check_options(tables: Sequence[AnyTable], scope: Scope) -> None:

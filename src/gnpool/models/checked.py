@@ -55,7 +55,7 @@ def check_tensors(tensors: Mapping[str, Tensor]) -> None:
 
 
 def check_part(spec: Any) -> None:
-    """Complain about the description of a crystallised pooling whose parts do not fit its channels."""
+    """Complain about the description of a crystallized pooling whose parts do not fit its channels."""
     if not isinstance(spec, Mapping):
         raise ValueError(f"a layer must be described by name, got {_shown(spec)}")
     channels, parts, mix = spec["channels"], spec["parts"], spec["mix"]

@@ -252,7 +252,7 @@ def _parts_of(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
 
 
 def _without_bias(model: torch.nn.Module) -> list[str]:
-    """Linear layers without a bias: crystallising may have dropped one that the description would bring back."""
+    """Linear layers without a bias: crystallizing may have dropped one that the description would bring back."""
     return [path for path, layer in model.named_modules() if isinstance(layer, torch.nn.Linear) and layer.bias is None]
 
 

@@ -194,7 +194,7 @@ class GNPAggregation(Aggregation):
         self.size = size
 
         self._widths = self._branch_widths()
-        if start is not None and self._branch_of(start) not in self._widths:
+        if start is not None and not self.can_start_at(start):
             raise ValueError(
                 f"GNPAggregation: start={start!r} lies in no branch of branches={self.branches!r}; "
                 f"branches='one' has them all"
@@ -241,12 +241,16 @@ class GNPAggregation(Aggregation):
         if self.mix is not None:
             self.mix.reset_parameters()
 
+    def can_start_at(self, start: str) -> bool:
+        r"""Whether one of the branches has the named pooling."""
+        return self._branch_of(start) in self._widths
+
     def set_start(self, start: str) -> None:
         r"""Moves the exponents to a named pooling, as the option ``start`` does, and leaves the weights as they are."""
         if start not in STARTS:
             raise ValueError(f"{self}: 'start' must be one of {tuple(STARTS)}, got {start!r}")
         name = self._branch_of(start)
-        if name is None or name not in self._widths:
+        if name is None or not self.can_start_at(start):
             raise ValueError(f"{self}: start={start!r} lies in none of its branches")
         p, growth = STARTS[start]
         p = math.copysign(min(abs(p), self.p_max), p)

@@ -14,7 +14,7 @@ Result = Mapping[str, Any]  # a table of results.json
 
 
 @dataclass(frozen=True)
-class Answer:
+class PageAnswer:
     """A sentence, the part of it that carries the weight, and what else has to be said.
 
     Args:
@@ -33,7 +33,7 @@ class Answer:
         return f"{self.before}{self.weight}{self.after}"
 
 
-def answer(tables: Sequence[Result]) -> Answer:
+def answer(tables: Sequence[Result]) -> PageAnswer:
     """How the tables compare with the paper, or, where nothing is published, how GNP compares with the others."""
     cells = list(distinct(tables))
     kinds = by_kind(cells)
@@ -52,13 +52,13 @@ def answer(tables: Sequence[Result]) -> Answer:
     if named:
         lines.append(f"Not run: {' and '.join(named)}.")
     if not gnp.run + others.run:
-        return Answer("", "None", f" of the {gnp.total + others.total} published cells was run", more, kinds)
+        return PageAnswer("", "None", f" of the {gnp.total + others.total} published cells was run", more, kinds)
     if not gnp.run:
         weight, after = f"{others.good} of {others.run}", " published cells are matched or better"
-        return Answer("", weight, after, (*lines[1:], *more), kinds)
+        return PageAnswer("", weight, after, (*lines[1:], *more), kinds)
     weight = f"{gnp.good} of {gnp.run}" if gnp.good < gnp.run else f"all {gnp.run}"
     after = " published cells" if gnp.run == gnp.total else " published cells that were run"
-    return Answer("GNP matches or beats the paper in ", weight, after, (*lines, *more), kinds)
+    return PageAnswer("GNP matches or beats the paper in ", weight, after, (*lines, *more), kinds)
 
 
 def distinct(tables: Sequence[Result]) -> Iterator[Mapping[str, Any]]:
@@ -77,7 +77,7 @@ def _notes(table: Result) -> str:
     return str(table.get("meta", {}).get("notes") or "")
 
 
-def _best(tables: Sequence[Result], more: tuple[str, ...]) -> Answer:
+def _best(tables: Sequence[Result], more: tuple[str, ...]) -> PageAnswer:
     """In how many columns GNP has the lowest error."""
     first = total = 0
     for table in tables:
@@ -90,5 +90,5 @@ def _best(tables: Sequence[Result], more: tuple[str, ...]) -> Answer:
                 total += 1
                 first += min(found)[1]
     if not total:
-        return Answer("", "Results", ", with nothing published to compare them with", more)
-    return Answer("GNP has the lowest error in ", f"{first} of {total}", " columns", more)
+        return PageAnswer("", "Results", ", with nothing published to compare them with", more)
+    return PageAnswer("GNP has the lowest error in ", f"{first} of {total}", " columns", more)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnpool.display.models import is_gnp
-from gnpool.report.answer import Answer
+from gnpool.report.answer import PageAnswer
 from gnpool.report.study import Training
 
 PARTS = ("inside", "larger")
@@ -30,12 +30,12 @@ ELSEWHERE = tuple(("meta", name) for name in ("device", "python", "seconds", "ve
 Fit = Mapping[str, Any]  # what fit.json holds
 
 
-def fit_answer(fit: Fit) -> Answer:
+def fit_answer(fit: Fit) -> PageAnswer:
     """The answer of a fit: its first sentence on top, the others below it, then the notes."""
     found = fit.get("answer")
     words = str((found.get("text") if isinstance(found, Mapping) else found) or "A fit, without an answer")
     first, *rest = re.split(r"(?<=\.)\s+(?=[A-Z])", words.strip())
-    return Answer("", "", first.rstrip("."), (*rest, *(str(note) for note in _list(fit.get("notes")))))
+    return PageAnswer("", "", first.rstrip("."), (*rest, *(str(note) for note in _list(fit.get("notes")))))
 
 
 def fit_tables(fit: Fit) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gnpool.display.models import GNP
 from gnpool.report.fitted import fit_machine, fit_tables, fit_trainings
 from gnpool.report.shape import check_tables
-from gnpool.report.study import Study, Training
+from gnpool.report.study import StoredStudy, Training
 from gnpool.store import Damage, Record, Store
 from gnpool.store.regular import read_regular
 
@@ -22,7 +22,7 @@ RESULTS = "results.json"
 FIT = "fit.json"
 
 
-def read_study(folder: str | Path) -> Study:
+def read_study(folder: str | Path) -> StoredStudy:
     """Read what ``gnpool reproduce`` or ``gnpool fit`` left in a folder.
 
     Args:
@@ -41,7 +41,7 @@ def read_study(folder: str | Path) -> Study:
         tables = [*fit_tables(fit), *tables]
     trainings = fit_trainings(fit) if fit is not None else []
     trainings += [training for record in records if (training := _training(record)) is not None]
-    return Study(
+    return StoredStudy(
         name=str(folder),
         tables=tables,
         fit=fit,

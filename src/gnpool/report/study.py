@@ -55,7 +55,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Study:
+class StoredStudy:
     """A folder, read.
 
     Args:

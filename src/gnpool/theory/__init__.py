@@ -16,7 +16,7 @@ from gnpool.theory.kernel import (
 from gnpool.theory.networks import draw_parameters, empirical_kernel, network, train_network
 from gnpool.theory.readouts import NormReadout, PlainReadout, Readout
 from gnpool.theory.regression import kernel_regression, mean_relative_error
-from gnpool.theory.study import RegressionRow, Study, run_study, study_steps
+from gnpool.theory.study import RegressionRow, TheoryStudy, run_study, study_steps
 from gnpool.theory.targets import TARGETS, PlaneMap, Target, plane_map, target_labels
 from gnpool.theory.widths import CASES, Case, WidthRow, compare_widths, linearization_gap
 
@@ -34,8 +34,8 @@ __all__ = [
     "PlaneMap",
     "Readout",
     "RegressionRow",
-    "Study",
     "Target",
+    "TheoryStudy",
     "WidthRow",
     "angular_directions",
     "compare_widths",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gnpool.display.palette import COLORS, MARKERS
-from gnpool.theory.study import LINEAR, MLP, VECTOR, RegressionRow, Study
+from gnpool.theory.study import LINEAR, MLP, VECTOR, RegressionRow, TheoryStudy
 from gnpool.theory.targets import PlaneMap
 from gnpool.theory.widths import WidthRow
 
@@ -30,7 +30,7 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save_figures(study: Study, folder: Path) -> list[Path]:
+def save_figures(study: TheoryStudy, folder: Path) -> list[Path]:
     """Draw the three pictures into a folder, which is made if it does not exist, and return their paths."""
     pictures = {
         "theory_regression.png": regression_figure(study.regression),

@@ -55,7 +55,7 @@ class RegressionRow:
 
 
 @dataclass(frozen=True)
-class Study:
+class TheoryStudy:
     """The results of :func:`run_study`."""
 
     regression: list[RegressionRow]
@@ -98,7 +98,7 @@ def run_study(
     widths: Sequence[int] = WIDTHS,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
-) -> Study:
+) -> TheoryStudy:
     r"""Run every experiment and check of the theory on the CPU.
 
     Args:
@@ -119,7 +119,7 @@ def run_study(
         torch.set_num_threads(threads)
 
 
-def _run_study(graphs: int, widths: Sequence[int], seed: int, tell: Callable[[str], None]) -> Study:
+def _run_study(graphs: int, widths: Sequence[int], seed: int, tell: Callable[[str], None]) -> TheoryStudy:
     started = time.perf_counter()
     tell("kernels, gradients and special cases")
     checks = run_checks(seed)
@@ -146,7 +146,7 @@ def _run_study(graphs: int, widths: Sequence[int], seed: int, tell: Callable[[st
             error = plane_map(train, tests, target, [pooling.a], [pooling.b]).error.item()
             named[pooling.name][target.name] = error
     checks += claims(regression)
-    return Study(regression, width_rows, named, maps, checks, time.perf_counter() - started)
+    return TheoryStudy(regression, width_rows, named, maps, checks, time.perf_counter() - started)
 
 
 def study_steps() -> int:

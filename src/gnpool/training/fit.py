@@ -24,7 +24,7 @@ from gnpool.training.cuda_graph import own_stream
 from gnpool.training.program import Forward, Loss
 from gnpool.training.result import Fit
 from gnpool.training.settings import Run, Setting, plan_runs, plan_units
-from gnpool.training.unit import Study, Unit
+from gnpool.training.unit import StudyPlan, Unit
 
 UNIT_SIZE = {"cpu": 8, "cuda": 512}  # runs in a work unit, where the caller does not say; a constant on purpose
 CHECKPOINT_SECONDS = 30.0
@@ -149,7 +149,7 @@ def fit_many(
         if value is not None and value < 1:
             raise ValueError(f"fit_many: '{name}' must be at least 1, got {value}")
 
-    study = Study(
+    study = StudyPlan(
         make_model=make_model,
         batches=_as_batches(batches, batch_size, 0),
         validation=_as_batches(validation, batch_size, None),
@@ -195,7 +195,7 @@ def fit_many(
 
 def distant_unit(
     caller: Caller,
-    study: Study,
+    study: StudyPlan,
     batches: Any,
     validation: Any,
     runs: Sequence[Run],

@@ -1,4 +1,4 @@
-"""Where a result comes from."""
+"""The machine: where a result comes from, and what memory there is."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import torch
 COMMIT = "GNPOOL_COMMIT"  # tells it to a copy of the source without its history
 ROOT = Path(__file__).parents[3]  # of the source tree; of an installed package anything
 GIT_SECONDS = 20.0
+CGROUP = Path("/sys/fs/cgroup/memory.max")  # of a container that has less than its machine
 
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
@@ -26,6 +28,16 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
     found = {"device": f"{device.type}: {name}", "python": platform.python_version(), "versions": _versions(packages)}
     here = commit()
     return found if here is None else {**found, "commit": here}
+
+
+def machine_megabytes() -> float | None:
+    """Memory of this machine, or of the container; None where the system does not say."""
+    found = []
+    with suppress(OSError, ValueError, AttributeError):
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20)
+    with suppress(OSError, ValueError):  # "max" is no number
+        found.append(int(CGROUP.read_text()) / 2**20)
+    return min(found) if found else None
 
 
 @functools.cache

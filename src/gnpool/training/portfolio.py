@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from gnpool.training.program import Loss
 from gnpool.training.result import Fit, Outcome
 from gnpool.training.settings import Setting
 
+Plan = Callable[[], torch.nn.Module] | torch.nn.Module
 STARTS = ("sum", "mean")  # of each place: the two that networks are built with
 ONE_PLACE = ("sum", "mean", "geometric", "l2")
 SETTINGS = tuple(Setting.grid(lr=[1e-2, 3e-3, 1e-3], clip=10.0, optimizer="adam"))
@@ -34,21 +36,27 @@ class Portfolio:
     Args:
         model (torch.nn.Module): The best model, a plain module on the CPU in evaluation mode.
         choice (Outcome): The run it comes from: its setting, with the start, its seed and its best epoch.
-        fit (Fit): All runs.
+        fit (Fit): All runs of the plan that the best model was made by.
+        fits (tuple[Fit, ...]): The runs of every plan, in the order of the plans.
     """
 
     model: torch.nn.Module
     choice: Outcome
     fit: Fit
+    fits: tuple[Fit, ...]
 
     @property
     def losses(self) -> dict[str, float]:
-        """The lowest validation loss from each start, lowest first; infinite where every run diverged."""
+        """The lowest validation loss from each start, lowest first; infinite where every run diverged.
+
+        Where there are several plans, a start is named with the number of its plan, as in ``"2: sum/mean"``.
+        """
         found: dict[str, float] = {}
-        for run in self.fit.runs:
-            start = run.setting.start or "as made"
-            value = run.best["loss"].value if "loss" in run.best else float("inf")
-            found[start] = min(value, found.get(start, float("inf")))
+        for number, fit in enumerate(self.fits, start=1):
+            plan = f"{number}: " if len(self.fits) > 1 else ""
+            for run in fit.runs:
+                start = plan + (run.setting.start or "as made")
+                found[start] = min(validation_loss(run), found.get(start, math.inf))
         return dict(sorted(found.items(), key=lambda pair: pair[1]))
 
     def __str__(self) -> str:
@@ -58,7 +66,7 @@ class Portfolio:
 
 
 def fit_portfolio(
-    make_model: Callable[[], torch.nn.Module] | torch.nn.Module,
+    make_model: Plan | Sequence[Plan],
     train: Any,
     loss: Loss,
     *,
@@ -77,13 +85,15 @@ def fit_portfolio(
 
     Args:
         make_model (callable or torch.nn.Module): Makes the module, with :class:`gnpool.GNPAggregation` inside. A module
-            is taken as the plan of one: its weights are drawn anew for each seed.
+            is taken as the plan of one: its weights are drawn anew for each seed. Several plans may be given as a list:
+            each is trained from its own starts, and validation chooses among all runs.
         train (Batches or Sequence[Data] or Iterable): The training data, as :func:`fit_many` takes it.
         loss (callable): ``loss(prediction, batch)``, one value per item, or their mean.
         validation (same as train, optional): Data that chooses the epoch and the run. Without it a tenth of the
             training graphs is set aside, at random.
         starts (Sequence[str], optional): Names of poolings for the layers, see :func:`gnpool.nn.set_starts`. (default:
-            all pairs of sum and mean, ``"sum/mean"`` and so on; for a single GNP layer sum, mean, geometric and l2)
+            all pairs of sum and mean, ``"sum/mean"`` and so on; for a single GNP layer those of sum, mean, geometric
+            and l2 that its branches have)
         settings (Setting or Sequence[Setting], optional): Rates to try from each start. (default: Adam with 1e-2, 3e-3
             and 1e-3, and the rates of p and the growth of :func:`gnpool.param_groups`)
         seeds (int or Iterable[int], optional): Seeds of the weights, each with every start. (default: ``1``)
@@ -94,6 +104,11 @@ def fit_portfolio(
 
     Returns:
         Portfolio: The best model, the run it comes from, and all runs.
+
+    .. note::
+        One GNP has one p and one growth for all channels. A target such as sum(x) / (n + 1) needs two growths. Give a
+        second plan with ``branches="split"`` where the error on larger graphs stays at about 1 %:
+        ``fit_portfolio([Net, lambda: Net(branches="split")], ...)``.
 
     Example:
         >>> import torch
@@ -112,38 +127,49 @@ def fit_portfolio(
         >>> len(found.fit), found.choice.setting.start in ("sum", "mean"), type(found.model).__name__
         (6, True, 'SetNet')
     """
-    if isinstance(make_model, torch.nn.Module):
-        make_model = functools.partial(_renewed, make_model)
+    plans: list[Plan] = list(make_model) if isinstance(make_model, Sequence) else [make_model]
+    if not plans:
+        raise ValueError("fit_portfolio: 'make_model' must hold at least one model")
+    if isinstance(starts, str) or (starts is not None and not starts):
+        raise ValueError(f"fit_portfolio: 'starts' must be a list of names, got {starts!r}")
     if validation is None:
         train, validation = _hold_out(train)
-    if starts is None:
-        starts = default_starts(make_model())
-    if isinstance(starts, str) or not starts:
-        raise ValueError(f"fit_portfolio: 'starts' must be a list of names, got {starts!r}")
     grid = [settings] if isinstance(settings, Setting) else list(settings)
-    fit = fit_many(
-        make_model,
-        train,
-        loss,
-        [dataclasses.replace(setting, start=start) for start in starts for setting in grid],
-        seeds=seeds,
-        epochs=epochs,
-        validation=validation,
-        schedule=functools.partial(falling, epochs) if schedule is None else schedule,
-        **options,
-    )
+    rates = functools.partial(falling, epochs) if schedule is None else schedule
+    fits = []
+    for plan in plans:
+        make = functools.partial(_renewed, plan) if isinstance(plan, torch.nn.Module) else plan
+        runs = [
+            dataclasses.replace(setting, start=start)
+            for start in (default_starts(make()) if starts is None else starts)
+            for setting in grid
+        ]
+        fits.append(
+            fit_many(
+                make, train, loss, runs,
+                seeds=seeds, epochs=epochs, validation=validation, schedule=rates, **options,
+            )
+        )  # fmt: skip
+    fit = min(fits, key=lambda fit: validation_loss(fit.best()))
     choice = fit.best()
     if "loss" not in choice.best:
         raise ValueError("fit_portfolio: every run diverged; are the features and targets of sensible size?")
-    return Portfolio(fit.model(choice), choice, fit)
+    return Portfolio(fit.model(choice), choice, fit, tuple(fits))
+
+
+def validation_loss(run: Outcome) -> float:
+    """The lowest validation loss of a run; infinite if it diverged."""
+    return run.best["loss"].value if "loss" in run.best else math.inf
 
 
 def default_starts(model: torch.nn.Module) -> tuple[str, ...]:
     """The starts of a portfolio for a model with as many GNP layers."""
-    layers = sum(isinstance(module, GNPAggregation) for module in model.modules())
-    if layers == 0:
+    layers = [module for module in model.modules() if isinstance(module, GNPAggregation)]
+    if not layers:
         raise ValueError(f"fit_portfolio: {type(model).__name__} has no GNPAggregation inside")
-    return ONE_PLACE if layers == 1 else tuple("/".join(pair) for pair in itertools.product(STARTS, repeat=2))
+    if len(layers) == 1:
+        return tuple(start for start in ONE_PLACE if layers[0].can_start_at(start))
+    return tuple("/".join(pair) for pair in itertools.product(STARTS, repeat=2))
 
 
 def falling(epochs: int, epoch: int) -> float:

@@ -28,7 +28,7 @@ KEPT_BYTES = 31 * 2**20  # just below the most that glibc learns from
 
 
 @dataclass(frozen=True)
-class Study:
+class StudyPlan:
     """What all runs of a study share. ``criteria`` are the losses that select an epoch, the training loss first."""
 
     make_model: Callable[[], torch.nn.Module]
@@ -47,7 +47,7 @@ class Study:
 class Unit:
     """R runs in training. All that changes is in :meth:`state`, so that copying it back resumes the run."""
 
-    def __init__(self, study: Study, runs: Sequence[Run]) -> None:
+    def __init__(self, study: StudyPlan, runs: Sequence[Run]) -> None:
         if study.device.type == "cpu":
             _keep_freed_memory()
         self.study = study

@@ -11,10 +11,10 @@ from torch_geometric.data import Data
 
 from gnpool import find_law
 from gnpool.insight.laws import Law, Point, Sample, Term
-from gnpool.insight.laws.classes import Rule, search_classes
+from gnpool.insight.laws.classes import Rule, search_classes, with_other_cuts
 from gnpool.insight.laws.points import FINE, POINTS, pool
 from gnpool.insight.laws.probes import permuted_relation
-from gnpool.insight.laws.search import Candidate, Matrix, fit, nearest_nice, structure_left
+from gnpool.insight.laws.search import Candidate, Matrix, fit, fit_simply, nearest_nice, structure_left
 from gnpool.insight.laws.space import terms_and_values, values_at, values_of
 from gnpool.insight.laws.trust import certify, grown
 from gnpool.tasks.graphs import Graph
@@ -48,6 +48,11 @@ def graphs(count, label, seed=0, low=8, high=16):
 
 def neighbours(reduce, x, graph: Graph):
     return reduce.reduceat(x[graph.edges[0]], graph.starts[:-1])
+
+
+def medians(x, graph: Graph):
+    """The median over the neighbours of each node."""
+    return np.array([np.median(part) for part in np.split(x[graph.edges[0]], graph.starts[1:-1])])
 
 
 SET_LAWS = {
@@ -149,6 +154,40 @@ def test_a_factor_of_one_is_more_likely_than_another_simple_one():
     draws = iter(noise.tolist())
     found = find_law(sets(400, lambda x: float(x.max()) * (1 + 0.05 * next(draws))))
     assert (found.verdict, str(found.law)) == ("law", "y = max_i(x_i)")
+
+
+def with_mean_of_noise(count, errors):
+    """Noise of size 1 whose mean is so many standard errors from 0."""
+    noise = np.random.default_rng(1).standard_normal(count)
+    return (noise - noise.mean()) / noise.std() + errors / math.sqrt(count)
+
+
+@pytest.mark.parametrize(("errors", "factor"), [(3.5, 1.0), (6.0, 1 + 0.05 * 6 / 20)])
+def test_a_law_has_a_fitted_factor_only_if_no_simple_one_could_be_meant(errors, factor):
+    """At 3.5 standard errors a fitted factor is shorter, but 1 is within the odds of a rival."""
+    draws = iter(with_mean_of_noise(400, errors).tolist())
+    found = find_law(sets(400, lambda x: float(x.max()) * (1 + 0.05 * next(draws))))
+    assert found.found
+    assert found.law.factors == pytest.approx((factor,), rel=2e-3 if factor > 1 else 0)
+
+
+def test_numbers_of_many_targets_are_chosen_by_all_of_them():
+    """The first 1,000 sets do not speak against 1; all 4,000 do."""
+    random = np.random.default_rng(0)
+    found = find_law(
+        sets(4000, lambda x: 1.006 * float(x.max()) * (1 + 0.05 * random.standard_normal()), low=3, high=6)
+    )
+    assert found.law.factors == pytest.approx((1.006,), abs=3 * 0.05 / math.sqrt(4000))
+    assert found.law.factors != (1.0,)
+
+
+def test_an_approximate_formula_is_not_trusted_where_a_constant_is_as_near():
+    """Three times the error of the formula is more than the error of a constant: it says nothing of larger sizes."""
+    data = graphs(60, medians, low=20, high=30)
+    found, y = find_law(data), torch.cat([one.y for one in data])
+    assert found.verdict == "approximate"
+    assert found.tolerance > float((y - y.median()).abs().mean() / y.abs().mean())
+    assert found.trusted_size == found.largest == 29
 
 
 def test_features_have_the_names_they_are_given():
@@ -332,7 +371,36 @@ def test_cuts_lie_in_the_gap():
     assert rule.order == (0, 1)
 
 
+def test_other_cuts_are_those_that_the_classes_allow():
+    scores = np.arange(1.0, 201.0)
+    matrix = Matrix([Term(0, (SUM,))], scores[:, None], np.array([1.0]), 1)
+    classes = (scores > 100).astype(np.int64)
+    (rule, *_) = search_classes(matrix, classes, 2)
+    odds = 1.5 * math.log(200)  # one error costs log(400), a second one log(133)
+    low, high = with_other_cuts(rule, matrix, classes, 2, odds)
+    assert (low.cuts[0], high.cuts[0]) == (99.0, pytest.approx(102.0))
+    none = with_other_cuts(rule, matrix, classes, 2, 0.0)
+    assert [one.cuts[0] for one in none] == [100.0, pytest.approx(101.0)]
+    assert [(one.predict(matrix.values) != classes).sum() for one in (low, high, *none)] == [1, 1, 0, 0]
+
+
+def test_simple_numbers_win_up_to_the_odds():
+    x = 1 + np.random.default_rng(0).random((400, 1))
+    y = x[:, 0] * (1 + 0.05 * with_mean_of_noise(400, 3.5))
+    assert fit(x, y, 0.0, (0,), False, "relative").fitted_numbers == 1
+    assert fit_simply(x, y, 0.0, (0,), False, "relative", 0.0).fitted_numbers == 1
+    assert fit_simply(x, y, 0.0, (0,), False, "relative", 7.0).coefficients == (1.0,)
+    assert fit_simply(x, 1.5 * y, 0.0, (0,), False, "relative", 7.0).fitted_numbers == 1
+
+
 # -- trust
+
+
+def test_trust_of_classes_ends_where_other_cuts_part():
+    """The mean of a large set lies near the cut, where a cut that fits as well gives another class."""
+    near, far = (find_law(sets(300, lambda x, c=c: float(x.mean() > c)), classes=True) for c in (0.5, 0.7))
+    assert near.verdict == far.verdict == "law"
+    assert near.trusted_size < far.trusted_size == 16 * 15
 
 
 @pytest.mark.parametrize("way", ["degree", "density"])
@@ -364,3 +432,37 @@ def test_trust_ends_where_the_error_would_grow():
     law = Law((Term(0, (MEAN,)),), (1.0,), 0.0, "set", ("x",))
     assert certify(sample, "set", law, [], 0.1, error=0.03, slope=1.0).size == 2 * 8
     assert certify(sample, "set", law, [], 0.1, error=0.03, slope=0.0).size == 16 * 8
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        (lambda x: x.sum(), "y = sum_i(x_i)"),
+        (lambda x: x.mean(), "y = mean_i(x_i)"),
+        (lambda x: x.max() - x.min(), "y = max_i(x_i) - min_i(x_i)"),
+    ],
+    ids=["sum", "mean", "range"],
+)
+def test_sets_of_one_size_cannot_tell_growths_apart(target, name):
+    generator = torch.Generator().manual_seed(0)
+    draws = [torch.rand(30, 1, generator=generator) for _ in range(200)]
+    found = find_law([Data(x=x, y=target(x).view(1)) for x in draws])
+    assert (found.verdict, str(found.law), found.trusted_size) == ("undecided", name, 30)
+    larger = Data(x=torch.rand(300, 1, generator=generator))
+    assert found.law.predict([larger])[0] == pytest.approx(float(target(larger.x)), rel=1e-5)
+    assert any(abs(one.predict([larger])[0] / found.law.predict([larger])[0] - 1) > 0.5 for one in found.alternatives)
+
+
+def test_classes_of_sets_of_one_size_have_rivals_too():
+    generator = torch.Generator().manual_seed(0)
+    draws = [torch.rand(30, 1, generator=generator) for _ in range(200)]
+    found = find_law([Data(x=x, y=(x.mean() > 0.5).long()) for x in draws], classes=True)
+    assert found.verdict == "undecided"
+    assert found.trusted_size == 30
+
+
+def test_terms_that_are_equal_everywhere_are_no_rivals():
+    generator = torch.Generator().manual_seed(0)
+    sizes = [int(torch.randint(5, 15, (), generator=generator)) for _ in range(100)]
+    found = find_law([Data(x=torch.ones(n, 1), y=torch.tensor([1.0 / n])) for n in sizes])
+    assert (found.verdict, str(found.law), found.alternatives) == ("law", "y = 1/n", ())

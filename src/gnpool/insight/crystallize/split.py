@@ -9,7 +9,7 @@ from gnpool.insight.crystallize.judge import FEW
 from gnpool.training import Batches
 
 
-class Split(NamedTuple):
+class SizeSplit(NamedTuple):
     """The graphs of a search, and in words which of them judge."""
 
     refitted: Batches
@@ -17,7 +17,7 @@ class Split(NamedTuple):
     words: str
 
 
-def split_by_size(train: Batches, validation: Batches) -> Split:
+def split_by_size(train: Batches, validation: Batches) -> SizeSplit:
     """The smaller half of the training graphs to refit on, and all graphs that are larger than those to judge.
 
     Where all have about one size, or hardly any larger one is held out, all training graphs and plain validation.
@@ -25,7 +25,7 @@ def split_by_size(train: Batches, validation: Batches) -> Split:
     limit = int(train.nodes.median())
     small, large = train.nodes <= limit, train.nodes > limit
     held_out = validation.nodes > limit
-    plain = Split(train, validation, f"{validation.count} validation graphs")
+    plain = SizeSplit(train, validation, f"{validation.count} validation graphs")
     if train.levels != validation.levels or int(held_out.sum()) < FEW:
         return plain
     judging = validation.select(held_out.nonzero().flatten())
@@ -34,7 +34,7 @@ def split_by_size(train: Batches, validation: Batches) -> Split:
     words = (
         f"{judging.count} held-out graphs of more than {limit} nodes, after refits on {int(small.sum())} smaller ones"
     )
-    return Split(train.select(small.nonzero().flatten()), judging, words)
+    return SizeSplit(train.select(small.nonzero().flatten()), judging, words)
 
 
 def first(batches: Batches, count: int | None) -> Batches:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def search_classes(matrix: Matrix, y: Ints, count: int) -> list[Rule]:
     """Rules in the order of the length of the description, shortest first; ``count`` is the number of classes."""
     related = _related(matrix.values, y, count)
     first = np.argsort(-related)[:SINGLES]
-    rules = [_rule(matrix, (int(k),), (1.0,), 0.0, y, count) for k in first if related[k] > 0]
+    rules = [rule_of(matrix, (int(k),), (1.0,), 0.0, y, count) for k in first if related[k] > 0]
     if count == 2:
         for columns in pairs_near(matrix, y.astype(np.float64), PAIRS):
             rules += _pair_rules(matrix, columns, y)
@@ -94,7 +94,7 @@ def _pair_rules(matrix: Matrix, columns: tuple[int, int], y: Ints) -> list[Rule]
     fitted = math.log(len(y)) / 2 + RANGE
     sign = math.copysign(1.0, b / a)
     choices = [(abs(b / a) * sign, fitted), *((sign * nice, SIGN_AND_NICE) for nice in NICE_RATIOS)]
-    return [_rule(matrix, columns, (1.0, ratio), price + ANOTHER, y, 2) for ratio, price in choices]
+    return [rule_of(matrix, columns, (1.0, ratio), price + ANOTHER, y, 2) for ratio, price in choices]
 
 
 def _direction(design: Floats, y: Ints) -> tuple[float, float]:
@@ -110,9 +110,10 @@ def _direction(design: Floats, y: Ints) -> tuple[float, float]:
     return a, b
 
 
-def _rule(
+def rule_of(
     matrix: Matrix, columns: tuple[int, ...], factors: tuple[float, ...], price: float, y: Ints, count: int
 ) -> Rule:
+    """The rule that cuts a sum of terms in the best places; ``price`` is the length of its factors."""
     score = matrix.values[:, list(columns)] @ np.array(factors)
     means = [score[y == k].mean() if (y == k).any() else math.inf for k in range(count)]
     order = tuple(int(k) for k in np.argsort(means, kind="stable"))
@@ -126,6 +127,29 @@ def _rule(
 
 def _cut(score: Floats, y: Ints, low: int, high: int) -> float:
     """Where to cut between two classes with the fewest errors; in the middle of the gap, or at a round number in it."""
+    ordered, errors = _errors_of_cuts(score, y, low, high)
+    places = np.flatnonzero(errors == errors.min())
+    return _round_between(*_gap(ordered, int(places[len(places) // 2])))
+
+
+def with_other_cuts(rule: Rule, matrix: Matrix, y: Ints, count: int, odds: float) -> list[Rule]:
+    """The rule with each cut as low, and as high, as a description allows that is at most ``odds`` nats longer."""
+    score, found = rule.score(matrix.values), []
+    longest = _noise_length(rule.wrong, len(y), count) + odds
+    more = next((k for k in range(len(y)) if _noise_length(rule.wrong + k + 1, len(y), count) > longest), 0)
+    for number, (low, high) in enumerate(itertools.pairwise(rule.order)):
+        ordered, errors = _errors_of_cuts(score, y, low, high)
+        places = np.flatnonzero(errors <= errors.min() + more)
+        lowest, highest = _gap(ordered, int(places[0]))[0], np.nextafter(_gap(ordered, int(places[-1]))[1], -math.inf)
+        for cut in (lowest, float(highest)):
+            cuts = np.array(rule.cuts)
+            cuts[number] = cut
+            found.append(replace(rule, cuts=tuple(np.maximum.accumulate(cuts).tolist())))
+    return found
+
+
+def _errors_of_cuts(score: Floats, y: Ints, low: int, high: int) -> tuple[Floats, Floats]:
+    """The scores of two classes in order, and how many errors a cut in front of each, or behind all, makes."""
     of_two = (y == low) | (y == high)
     order = np.argsort(score[of_two], kind="stable")
     ordered, is_low = score[of_two][order], (y[of_two] == low)[order]
@@ -133,11 +157,14 @@ def _cut(score: Floats, y: Ints, low: int, high: int) -> float:
     above = is_low.sum() - np.concatenate([[0], np.cumsum(is_low)])
     errors = (below + above).astype(np.float64)
     errors[1:-1][ordered[1:] == ordered[:-1]] = math.inf
-    places = np.flatnonzero(errors == errors.min())
-    place = int(places[len(places) // 2])
+    return ordered, errors
+
+
+def _gap(ordered: Floats, place: int) -> tuple[float, float]:
+    """The scores around a place in their order."""
     left = ordered[place - 1] if place > 0 else ordered[0] - 1.0
     right = ordered[place] if place < len(ordered) else ordered[-1] + 1.0
-    return _round_between(float(left), float(right))
+    return float(left), float(right)
 
 
 def _round_between(left: float, right: float) -> float:

@@ -9,16 +9,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch_geometric.data import Data
 
-from gnpool.insight.laws.classes import Rule, anything_of_classes, constant_length, errors_left, search_classes
+from gnpool.insight.laws.classes import (
+    Rule,
+    anything_of_classes,
+    constant_length,
+    errors_left,
+    search_classes,
+    with_other_cuts,
+)
 from gnpool.insight.laws.law import Law
 from gnpool.insight.laws.points import Floats
 from gnpool.insight.laws.probes import permuted_relation, probes_of
 from gnpool.insight.laws.refine import refined
-from gnpool.insight.laws.search import Candidate, Matrix, fit, predictions, search, structure_left
+from gnpool.insight.laws.search import Candidate, Matrix, fit, fit_simply, predictions, search, structure_left
 from gnpool.insight.laws.space import Level, Sample, level_of, terms_and_values, values_of
 from gnpool.insight.laws.trust import FACTORS, Trust, certify, is_single, largest_of
+from gnpool.insight.laws.twins import rules_with_twins, with_twins
 
-VERSION = 2  # of the finder: a change of what it finds is another version, so that studies do not mix outcomes
+VERSION = 3  # of the finder: a change of what it finds is another version, so that studies do not mix outcomes
 ROWS = {"graph": 1000, "set": 1000, "node": 3000}  # targets that the search looks at; the numbers are fitted to all
 LEAST = 30  # targets, below which nothing can be said
 CHANCE = 0.01  # how often a law may be called approximate
@@ -102,7 +110,7 @@ class Finding:
             words.append(f"The data is explained as well by {self.alternatives[0]}{others}.")
         if self.trusted_size <= self.largest:
             where = "larger graphs" if self.measure == "nodes" else "nodes with more neighbours"
-            words.append(f"On {where} such formulas part from it: do not trust it there.")
+            words.append(f"Do not trust it on {where}: formulas that are as good part from it there.")
         else:
             tried = ", the largest size that was tried" if self.trusted_size >= self.largest * FACTORS[-1] else ""
             within = f"within {100 * self.tolerance:.2g} % up to {self.trusted_size} {self.measure}{tried}"
@@ -216,7 +224,7 @@ class _Problem:
     def finding(self, certain: bool, law: Law, rivals: list[Law], noise: float, spread: float, trust: Trust,
                 tolerance: float) -> Finding:  # fmt: skip
         """The finding of a law and its rivals."""
-        parted = tuple(one for one, far in zip(rivals, trust.parted, strict=True) if far > PARTED)
+        parted = tuple(one for one, far in zip(rivals, trust.parted, strict=False) if far > PARTED)
         verdict = "approximate" if not certain else "undecided" if parted else "law"
         return Finding(
             verdict, law, noise, spread, max(trust.size, self.largest), tolerance, trust.apart, tuple(rivals),
@@ -233,16 +241,19 @@ def _find_numbers(problem: _Problem, values: Floats) -> Finding:
     candidates = search(matrix.values, y, matrix.costs)
     if _relative(candidates[0], y) > EXACT:
         candidates = refined(candidates, matrix, problem.sample, y)
+    candidates = with_twins(candidates, matrix, problem.sample, level, y)
     best = candidates[0]
     exact = _relative(best, y) <= EXACT
     terms = matrix.values[:, list(best.columns)]
     certain = exact or (_simple(best, matrix) and structure_left(best, terms, problem.probes, values, y) > CHANCE)
-    law = _law(best, problem)
+    law = _law(best, problem, RIVALS if certain else 0.0)
     rivals = [_law(one, problem) for one in _rivals(candidates, matrix, y, certain)]
     left = problem.y - problem.predicted(law)
     noise = float(np.sqrt(np.square(left).mean())) / size
     error, slope = (0.0, 0.0) if certain else _drift(best, problem)
     tolerance = max(TOLERANCE, noise if certain else LOOSE * error)
+    if not certain and tolerance >= _mean_error(y, np.full_like(y, np.median(y))):
+        error = math.inf  # a constant is as near: there is nothing to be trusted
     trust = certify(problem.sample, level, law, rivals, tolerance, error, slope)
     return problem.finding(certain, law, rivals, noise, spread, trust, tolerance)
 
@@ -256,6 +267,7 @@ def _find_classes(problem: _Problem) -> Finding:
     if count < 2 or anything_of_classes(problem.matrix, y, count) > NOTHING:
         return problem.nothing(spread)
     rules = search_classes(problem.matrix, y, count)
+    rules = rules_with_twins(rules, problem.matrix, problem.sample, problem.level, y, count)
     best = rules[0]
     if best.length >= constant_length(y, count):
         return problem.nothing(spread)
@@ -265,7 +277,8 @@ def _find_classes(problem: _Problem) -> Finding:
     law, *rivals = [_law_of_rule(one, problem) for one in (best, *near)]
     noise = float((problem.predicted(law) != problem.y).mean())
     tolerance = max(TOLERANCE, noise)
-    trust = certify(problem.sample, problem.level, law, rivals, tolerance)
+    shifted = [_law_of_rule(one, problem) for one in with_other_cuts(best, problem.matrix, y, count, RIVALS)]
+    trust = certify(problem.sample, problem.level, law, [*rivals, *shifted], tolerance)
     return problem.finding(certain, law, rivals, noise, spread, trust, tolerance)
 
 
@@ -322,14 +335,14 @@ def _first(whole: Sample, level: Level) -> Sample:
     return whole if count >= len(sizes) else whole.select(np.arange(count))
 
 
-def _law(candidate: Candidate, problem: _Problem) -> Law:
-    """The law with its numbers fitted to all targets; simple factors stay as they are."""
+def _law(candidate: Candidate, problem: _Problem, odds: float = 0.0) -> Law:
+    """The law with its numbers fitted to all targets; simple ones stand for fitted ones up to these odds, in nats."""
     chosen = tuple(problem.matrix.terms[k] for k in candidate.columns)
     factors = list(candidate.coefficients)
-    if candidate.fitted_numbers and len(problem.y) > len(problem.seen):
+    if candidate.fitted_numbers or len(problem.y) > len(problem.seen):
         values = np.column_stack([values_of(term, problem.whole)[: len(problem.y)] for term in chosen])
-        again = fit(values, problem.y, 0.0, candidate.columns, candidate.intercept, candidate.noise)
-        factors = list(again.coefficients)
+        form = candidate.columns, candidate.intercept, candidate.noise
+        factors = list(fit_simply(values, problem.y, 0.0, *form, odds).coefficients)
     constant = factors.pop() if candidate.intercept else 0.0
     return Law(chosen, tuple(factors), constant, problem.level, problem.names)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -33,19 +33,25 @@ NOISES = ("constant", "relative")
 
 @dataclass
 class Matrix:
-    """Terms, their values (a column for each, a row for each target) and their prices; it can grow."""
+    """Terms, their values (a column for each, a row for each target) and their prices; it can grow.
+
+    ``twins`` holds, by column, the other terms with the same values up to a factor. They may part on larger graphs.
+    """
 
     terms: list[Term]
     values: Floats
     costs: Floats
     features: int
+    twins: dict[int, list[Term]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, terms: Sequence[Term], values: Floats, features: int) -> Matrix:
         """The terms that differ on the data; of equal ones the cheapest."""
         costs = np.array([term.cost(features) for term in terms])
-        kept = usable(values, costs)
-        return cls([terms[k] for k in kept], values[:, kept], costs[kept], features)
+        groups = sorted(usable(values, costs))
+        kept = [group[0] for group in groups]
+        twins = {place: [terms[k] for k in group[1:]] for place, group in enumerate(groups) if len(group) > 1}
+        return cls([terms[k] for k in kept], values[:, kept], costs[kept], features, twins)
 
     def column(self, term: Term, values: Floats) -> int:
         """The number of a term; one that is new is added."""
@@ -85,18 +91,18 @@ class Candidate:
         return self.columns, self.intercept
 
 
-def usable(values: Floats, costs: Floats) -> list[int]:
-    """The columns that differ from each other, finite ones; of equal ones (up to a factor) that of lowest cost."""
+def usable(values: Floats, costs: Floats) -> list[list[int]]:
+    """The finite columns in groups of those that are equal up to a factor; that of lowest cost is the first."""
     with np.errstate(all="ignore"):
         size = np.sqrt(np.square(values).mean(axis=0))
         good = np.isfinite(values).all(axis=0) & (size > 0) & np.isfinite(size)
         unit = np.where(good, values / size, 0.0)
     marks = np.random.default_rng(0).standard_normal((2, len(values))) @ unit / math.sqrt(len(values))
     marks = marks * np.where(marks[0] < 0, -1.0, 1.0)
-    best: dict[tuple[float, float], int] = {}
+    groups: dict[tuple[float, float], list[int]] = {}
     for column in sorted(np.flatnonzero(good).tolist(), key=lambda k: (costs[k], k)):
-        best.setdefault((round(marks[0, column], 9), round(marks[1, column], 9)), column)
-    return sorted(best.values())
+        groups.setdefault((round(marks[0, column], 9), round(marks[1, column], 9)), []).append(column)
+    return list(groups.values())
 
 
 def weights_of(y: Floats, noise: str) -> Floats | None:
@@ -195,11 +201,28 @@ def screen(values: Floats, costs: Floats, others: Floats, y: Floats, like: Candi
 
 def fit(values: Floats, y: Floats, cost: float, columns: tuple[int, ...], intercept: bool, noise: str) -> Candidate:
     """The numbers of one law by least squares; simple factors take the place of fitted ones where that is shorter."""
+    return min(with_numbers(values, y, cost, columns, intercept, noise), key=lambda one: one.length)
+
+
+def fit_simply(
+    values: Floats, y: Floats, cost: float, columns: tuple[int, ...], intercept: bool, noise: str, odds: float
+) -> Candidate:
+    """The same with as few fitted numbers as a description allows that is at most ``odds`` nats longer."""
+    found = with_numbers(values, y, cost, columns, intercept, noise)
+    shortest = min(one.length for one in found)
+    near = [one for one in found if one.length <= shortest + odds]
+    return min(near, key=lambda one: (one.fitted_numbers, one.length))
+
+
+def with_numbers(
+    values: Floats, y: Floats, cost: float, columns: tuple[int, ...], intercept: bool, noise: str
+) -> list[Candidate]:
+    """One law with every choice of which of its factors are simple and which are fitted."""
     design = _design(values, intercept)
     shared = cost + (design.shape[1] - 1) * ANOTHER + math.log(len(y)) / 2
     free = _solve(design, y, noise, {})
     near = {k: nearest_nice(free[0][k]) for k in range(values.shape[1])}
-    best: Candidate | None = None
+    found = []
     for count in range(len(near) + 1):
         for chosen in itertools.combinations(near, count):
             fixed = {k: near[k] for k in chosen}
@@ -208,10 +231,8 @@ def fit(values: Floats, y: Floats, cost: float, columns: tuple[int, ...], interc
             tried = Candidate(columns, intercept, noise, *solved, 0.0)
             simple = sum(SIGN_AND_ONE if abs(factor) == 1 else SIGN_AND_NICE for factor in fixed.values())
             price = shared + simple + numbers * _price_of_a_number(y)
-            tried = replace(tried, length=_left(tried, values, y) + price)
-            best = tried if best is None or tried.length < best.length else best
-    assert best is not None
-    return best
+            found.append(replace(tried, length=_left(tried, values, y) + price))
+    return found
 
 
 def _price_of_a_number(y: Floats) -> float:

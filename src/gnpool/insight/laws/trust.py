@@ -94,13 +94,11 @@ def certify(
     power of the size with which it grew there: where it would pass the tolerance, trust ends too. With targets of the
     nodes of a single graph, the neighbourhoods grow and not the graph.
     """
-    single = is_single(sample, level)
-    largest, usual = largest_of(sample, level), float(np.diff(sample.starts).mean())
+    largest = largest_of(sample, level)
     size, apart, holds = largest, 0.0, True
     parted = np.zeros(len(rivals))
     for factor in FACTORS:
-        both = sample.loops and level != "set" and usual * factor <= MOST_DENSE
-        ways = (NEIGHBOURHOODS,) if single else WAYS[: 1 + both]
+        ways = ways_of(sample, level, factor)
         here = np.max([_apart(grown(sample, factor, way), law, rivals) for way in ways], axis=0)
         parted = np.maximum(parted, here)
         worst = float(here.max(initial=0.0))
@@ -108,6 +106,14 @@ def certify(
         if holds:
             size, apart = largest * factor, max(apart, worst)
     return Trust(size, apart, tuple(parted.tolist()))
+
+
+def ways_of(sample: Sample, level: Level, factor: int) -> tuple[str, ...]:
+    """How to grow these graphs by a factor."""
+    if is_single(sample, level):
+        return (NEIGHBOURHOODS,)
+    usual = float(np.diff(sample.starts).mean())
+    return WAYS if sample.loops and level != "set" and usual * factor <= MOST_DENSE else WAYS[:1]
 
 
 def is_single(sample: Sample, level: Level) -> bool:

@@ -50,15 +50,11 @@ def arena_results(table: ArenaTable, store: Store, amounts: Mapping[str, Amount]
             cells += _published_cells(contest, column)
     first = amounts[table.contests[0].id]
     meta = everything[0].meta if everything else {}
-    return {
-        "table": table.id,
-        "title": table.title,
-        "metric": table.metric,
-        "rows_are": "poolings of the neighbours and of the readout, and published methods",
-        "columns_are": None,
-        "cells": cells,
-        "pairs": pairs,
-        "meta": {
+    return table.shown(
+        cells,
+        rows_are="poolings of the neighbours and of the readout, and published methods",
+        pairs=pairs,
+        meta={
             **{name: value for name, value in meta.items() if name not in HIDDEN},
             "preset": first.preset,
             "notes": notes(first),
@@ -66,7 +62,7 @@ def arena_results(table: ArenaTable, store: Store, amounts: Mapping[str, Amount]
             "seeds": list(range(first.seeds)),
             "seconds": round(sum(one.meta["seconds"] for one in everything), 1),
         },
-    }
+    )
 
 
 def records_of(contest: Contest, amount: Amount, store: Store, data_seed: int) -> dict[str, Record]:

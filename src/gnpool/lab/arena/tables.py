@@ -15,7 +15,7 @@ from gnpool.lab.arena.bouts import Bout, seconds_of
 from gnpool.lab.arena.contest import Amount, Contest
 from gnpool.lab.arena.results import CHOSEN, arena_results
 from gnpool.lab.running.job import Job, Key
-from gnpool.lab.table import AnyTable, Estimate, Machine, Scope
+from gnpool.lab.table import AnyTable, Estimate, Machine, Place, Scope
 from gnpool.store import Store
 
 CONTESTS = {
@@ -32,14 +32,6 @@ CONTESTS = {
 
 
 @dataclass(frozen=True)
-class ArenaCell:
-    """One number of a table, with its deviation."""
-
-    row: str
-    column: str
-
-
-@dataclass(frozen=True)
 class ArenaTable(AnyTable):
     """A public benchmark: contenders with the same network and training, beside published methods.
 
@@ -53,22 +45,8 @@ class ArenaTable(AnyTable):
     family: ClassVar[str] = "arena"
     options: ClassVar[frozenset[str]] = frozenset({"seeds", "data_seed"})
 
-    id: str
-    title: str
     contests: tuple[Contest, ...]
     inner: tuple[Contest, ...] = ()
-
-    @property
-    def metric(self) -> str:  # type: ignore[override]
-        return self.contests[0].metric
-
-    @property
-    def cells(self) -> tuple[ArenaCell, ...]:  # type: ignore[override]
-        rows = [contender.name for contender in self.contests[0].amounts["paper"].contenders]
-        rows += [CHOSEN] if self.inner else []
-        return tuple(
-            ArenaCell(row, column.name) for contest in self.contests for column in contest.columns for row in rows
-        )
 
     def data(self) -> list[str]:
         return list(dict.fromkeys(name for contest in self.contests for name in contest.data_sets))
@@ -104,8 +82,7 @@ class ArenaTable(AnyTable):
             minutes_left=sum(value for name, value in minutes.items() if name not in done),
             cells_done=sum(columns.get(bout.contest.id, 0) for bout in wanted if bout.name in done),
         )
-        # without training nothing is done for it
-        return found if scope.train else replace(found, trainings=0, runs=0, exams=0, done=0, minutes_left=0.0)
+        return found if scope.train else found.untrained()
 
     def _bouts(self, scope: Scope) -> list[Bout]:
         """All of them, each contest followed by its inner one."""
@@ -130,7 +107,10 @@ def here(contest: Contest) -> bool:
 
 
 def _table(name: str, title: str, contests: Sequence[Contest], inner: Sequence[Contest] = ()) -> ArenaTable:
-    return ArenaTable(name, title, tuple(contests), tuple(inner))
+    rows = [contender.name for contender in contests[0].amounts["paper"].contenders]
+    rows += [CHOSEN] if inner else []
+    cells = (Place(row, column.name) for contest in contests for column in contest.columns for row in rows)
+    return ArenaTable(name, title, contests[0].metric, tuple(cells), tuple(contests), tuple(inner))
 
 
 TABLES = {

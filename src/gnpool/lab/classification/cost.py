@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gnpool.lab.classification.folds import FOLDS
 from gnpool.lab.classification.methods import Amount, Trial
 from gnpool.lab.table import Estimate, Machine
+from gnpool.models.stacked.folds import FOLDS
 from gnpool.store import Store
 
 if TYPE_CHECKING:

@@ -17,16 +17,16 @@ from torch_geometric.data import Data
 from gnpool.data.tudataset import tudataset
 from gnpool.engine import Caller
 from gnpool.lab.classification.cost import TYPICAL_EPOCHS, run_seconds, stack_size
-from gnpool.lab.classification.crossval import Method, train_stack
-from gnpool.lab.classification.folds import Fold
-from gnpool.lab.classification.graph_bank import GraphBank
 from gnpool.lab.classification.methods import Amount, Trial
 from gnpool.lab.running.job import Bench, Job, JobPart, Key
-from gnpool.lab.running.stopwatch import Stopwatch
+from gnpool.models.stacked.crossval import Method, train_stack
+from gnpool.models.stacked.folds import Fold
+from gnpool.models.stacked.graph_bank import GraphBank
 from gnpool.store import Store
 from gnpool.store.files import write
 from gnpool.training.cuda_graph import own_stream
 from gnpool.training.machine import describe_machine
+from gnpool.training.stopwatch import Stopwatch
 
 SCORES = "scores.json"
 ALMOST = 0.99  # of a stack that trains longer than is typical

@@ -8,9 +8,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from gnpool.lab.classification.crossval import Method
-from gnpool.lab.classification.folds import FOLDS, SEEDS, Fold
 from gnpool.lab.table import Scope
+from gnpool.models.stacked.crossval import Method
+from gnpool.models.stacked.folds import FOLDS, SEEDS, Fold
 from gnpool.training import Setting
 
 DATASETS = ("D&D", "PROTEINS", "NCI1")

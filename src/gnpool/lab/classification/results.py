@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gnpool.lab.classification.folds import FOLDS, SEEDS, Fold
 from gnpool.lab.classification.methods import Amount, Trial
 from gnpool.lab.results import DATA_SEED, spread, verdict
+from gnpool.models.stacked.folds import FOLDS, SEEDS, Fold
 from gnpool.store import Record, Store
 
 if TYPE_CHECKING:
@@ -49,19 +49,12 @@ def classification_results(table: ClassificationTable, store: Store, amount: Amo
         for column in columns
         if found.get((first, column)) and found.get((second, column))
     ]
-    kept = {
-        name: value for name, value in (meta or {}).items() if name not in ("seconds", "stack", "setting", "preset")
-    }
-    return {
-        "table": table.id,
-        "title": table.title,
-        "metric": table.metric,
-        "rows_are": None,
-        "columns_are": None,
-        "cells": cells,
-        "pairs": pairs,
-        "meta": {
-            **kept,
+    hidden = ("seconds", "stack", "setting", "preset")
+    return table.shown(
+        cells,
+        pairs=pairs,
+        meta={
+            **{name: value for name, value in (meta or {}).items() if name not in hidden},
             "preset": amount.preset,
             "notes": amount.notes,
             "seed": DATA_SEED,
@@ -69,7 +62,7 @@ def classification_results(table: ClassificationTable, store: Store, amount: Amo
             "folds": amount.folds,
             "seconds": round(seconds, 1),
         },
-    }
+    )
 
 
 def records_of(trial: Trial, store: Store, amount: Amount) -> dict[Fold, Record]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -14,16 +14,16 @@ from gnpool.lab.classification.methods import DATASETS, FAMILIES, GNP, ORIGINAL,
 from gnpool.lab.classification.results import classification_results
 from gnpool.lab.paper import paper_tables
 from gnpool.lab.running.job import Key
-from gnpool.lab.table import AnyTable, Estimate, Machine, Scope
+from gnpool.lab.table import AnyTable, Estimate, Machine, Place, Scope
 from gnpool.store import Store
+
+METRIC = "test accuracy"
 
 
 @dataclass(frozen=True)
-class ClassificationCell:
+class ClassificationCell(Place):
     """One number of a table, with its deviation."""
 
-    row: str
-    column: str
     trial: Trial
 
 
@@ -41,11 +41,8 @@ class ClassificationTable(AnyTable):
     family: ClassVar[str] = "classification"
     options: ClassVar[frozenset[str]] = frozenset({"seeds", "folds"})
 
-    id: str
-    title: str
     cells: tuple[ClassificationCell, ...]
     pairs: tuple[tuple[str, str], ...]
-    metric: str = "test accuracy"
 
     @property
     def trials(self) -> list[Trial]:
@@ -77,8 +74,7 @@ class ClassificationTable(AnyTable):
 
     def estimate(self, scope: Scope, store: Store | None, machine: Machine) -> Estimate:
         found = classification_estimate(self, amount_of(scope), store, machine)
-        # without training nothing is done for it
-        return found if scope.train else replace(found, trainings=0, runs=0, exams=0, done=0, minutes_left=0.0)
+        return found if scope.train else found.untrained()
 
 
 def _cells(
@@ -92,7 +88,9 @@ def _cells(
 
 def _published(table: str, family: str) -> ClassificationTable:
     rows = (f"{family} {ORIGINAL}", f"{family} {GNP}")
-    return ClassificationTable(table, paper_tables()[table]["title"], tuple(_cells(family, (ORIGINAL, GNP))), (rows,))
+    return ClassificationTable(
+        table, paper_tables()[table]["title"], METRIC, tuple(_cells(family, (ORIGINAL, GNP))), (rows,)
+    )
 
 
 TABLES = {
@@ -103,6 +101,7 @@ TABLES = {
         ClassificationTable(
             "graphcl_optimizer",
             "Both readings of the optimiser of the GNP variants, on one data set",
+            METRIC,
             tuple(cell for family in FAMILIES for cell in _cells(family, (GNP, RMSPROP), ("PROTEINS",))),
             tuple((f"{family} {GNP}", f"{family} {RMSPROP}") for family in FAMILIES),
         ),

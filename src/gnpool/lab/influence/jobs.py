@@ -10,31 +10,18 @@ import torch
 from torch import Tensor
 
 from gnpool.engine import Caller, Engine
-from gnpool.influence import (
-    CascadeGraph,
-    ModelGains,
-    MonteCarloGains,
-    Part,
-    Selection,
-    degree_seeds,
-    fit_monstor,
-    influence_bound,
-    lazy_greedy,
-    make_labels,
-    random_seeds,
-    simulate,
-)
-from gnpool.lab.influence import lessons as data
+from gnpool.influence import CascadeGraph, Part, Selection, choose_seeds, collection, fit_monstor, make_labels, simulate
 from gnpool.lab.influence.lessons import MODELS, Choice, InfluenceAmount, Lesson, baseline_choices, choices_of, lessons
 from gnpool.lab.running.job import Bench, Job, JobPart, Key
-from gnpool.lab.running.stopwatch import Stopwatch
 from gnpool.models import MONSTOR
 from gnpool.store import Record, Store
 from gnpool.training import seeded
 from gnpool.training.machine import describe_machine
+from gnpool.training.stopwatch import Stopwatch
 
 DATA_SEED, EVALUATION_SEED = 0, 1
 FIRST_BATCH = {"cuda": 500, "cpu": 50}  # nodes evaluated together in the first round of CELF
+METHODS = {"simulated": "celf-mc"}  # row -> how seeds are chosen, where they differ
 MARKS = 10  # sizes at which the influence of the first seeds is measured
 
 
@@ -71,7 +58,7 @@ class CascadesJob(Job):
         return found
 
     def _simulated(self, bench: Bench) -> Part:
-        network = data.read_graph(self.graph, "train", self.probability, self.amount.nodes)
+        network = collection.read_graph(self.graph, "train", self.probability, self.amount.nodes)
         on_gpu = bench.device.type == "cuda"
         labels = make_labels(
             network,
@@ -95,7 +82,7 @@ class _InfluenceJob(Job):
         """Choose seeds and measure them, unless the store has them."""
         if choice.key(self.amount) in bench.store:
             return
-        network = data.read_graph(choice.target, "test", choice.probability, self.amount.nodes)
+        network = collection.read_graph(choice.target, "test", choice.probability, self.amount.nodes)
         work = (choice, self.amount, bench.device, bench.engine.share(network), *model)
         scores, meta = bench.engine.call(choice_unit, *work, caller=Caller(bench.stopped))
         bench.store.put(choice.key(self.amount), scores=scores, tensors={}, meta=self.told(meta))
@@ -234,33 +221,24 @@ def choice_unit(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Choose seeds and measure them: scores and meta data."""
     began = time.monotonic()
-    if model is None:
-        found = _baseline_seeds(choice, amount, graph)
-    else:
-        if device.type == "cpu":
-            torch.set_num_threads(1)
+    if model is not None and device.type == "cpu":
+        torch.set_num_threads(1)
+    found = choose_seeds(
+        graph,
+        amount.seeds,
+        model=None if model is None else (model, stacked),
+        method=METHODS.get(choice.model, choice.model),
+        sample=amount.sample,
+        seed=choice.run,
         # UBLF where the series of the bound is that of the original study, CELF for LP
-        bound = None if choice.probability == "LP" else influence_bound(graph)
-        found = lazy_greedy(
-            ModelGains(model, graph, stacked, device),
-            graph.nodes,
-            amount.seeds,
-            bound=bound,
-            first_batch=FIRST_BATCH.get(device.type, 50),
-            progress=lambda done, of: caller.check(),
-        )
+        bounded=model is None or choice.probability != "LP",
+        first_batch=500 if model is None else FIRST_BATCH.get(device.type, 50),
+        device=device,
+        progress=None if model is None else lambda done, of: caller.check(),
+    )
     chosen = time.monotonic() - began
     scores = _measured(graph, found, amount.evaluation, device)
     return scores, {**describe_machine(device), "seconds": time.monotonic() - began, "seconds_of_choice": chosen}
-
-
-def _baseline_seeds(choice: Choice, amount: InfluenceAmount, graph: CascadeGraph) -> Selection:
-    if choice.model == "degree":
-        return degree_seeds(graph, amount.seeds)
-    if choice.model == "random":
-        return random_seeds(graph, amount.seeds, choice.run)
-    gains = MonteCarloGains(graph, amount.sample, choice.run)
-    return lazy_greedy(gains, graph.nodes, amount.seeds, bound=influence_bound(graph), first_batch=500)
 
 
 def _measured(graph: CascadeGraph, found: Selection, simulations: int, device: torch.device) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from gnpool.display.models import GNP, is_gnp
 from gnpool.influence.train import BATCH
 from gnpool.lab.influence.lessons import LEARNED_WITH, MODELS, Choice, InfluenceAmount, choices_of, lessons
 from gnpool.lab.results import DATA_SEED, spread, verdict
-from gnpool.lab.table import AnyCell, Estimate
+from gnpool.lab.table import Estimate, Place
 from gnpool.store import Record, Store
 
 if TYPE_CHECKING:
@@ -44,18 +44,14 @@ def influence_results(table: InfluenceTable, store: Store, amount: InfluenceAmou
     seconds += sum(record.meta["seconds"] for record in trained)
     columns = list(dict.fromkeys(cell.column for cell in table.cells))
     hidden = ("seconds", "seconds_of_choice", "notes", "preset")
-    return {
-        "table": table.id,
-        "title": table.title,
-        "metric": table.metric,
-        "rows_are": table.about("rows_are"),
-        "columns_are": None,
-        "cells": cells,
-        "differences": [
+    return table.shown(
+        cells,
+        rows_are=table.about("rows_are"),
+        differences=[
             {"column": column, **difference(found["max", column], found[GNP, column])}  # GNP minus max
             for column in columns
         ],
-        "meta": {
+        meta={
             **{name: value for name, value in (meta or {}).items() if name not in hidden},
             "preset": amount.preset,
             "notes": amount.notes,
@@ -63,10 +59,10 @@ def influence_results(table: InfluenceTable, store: Store, amount: InfluenceAmou
             "seeds": list(range(amount.runs)),
             "seconds": round(seconds, 1),
         },
-    }
+    )
 
 
-def choices_for(cell: AnyCell, amount: InfluenceAmount) -> list[Choice]:
+def choices_for(cell: Place, amount: InfluenceAmount) -> list[Choice]:
     """What a cell is the mean of."""
     target, _, probability = cell.column.partition("/")
     runs = 1 if cell.row == "degree" else amount.runs

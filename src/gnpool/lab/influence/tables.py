@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 
-from gnpool.lab.influence import lessons as influence
+from gnpool.influence import collection
 from gnpool.lab.influence.jobs import influence_jobs
-from gnpool.lab.influence.lessons import BASELINES, MODELS, amount_of, baseline_choices, choices_of, graphs_zip, lessons
+from gnpool.lab.influence.lessons import BASELINES, MODELS, amount_of, baseline_choices, choices_of, lessons
 from gnpool.lab.influence.results import choices_for, influence_estimate, influence_results
 from gnpool.lab.paper import paper_tables
 from gnpool.lab.running.job import Job, Key
-from gnpool.lab.table import AnyTable, Estimate, Machine, Scope
+from gnpool.lab.table import AnyTable, Estimate, Machine, Place, Scope
 from gnpool.store import Store
-
-
-@dataclass(frozen=True)
-class InfluenceCell:
-    """One number of the table, with its deviation."""
-
-    row: str
-    column: str
 
 
 @dataclass(frozen=True)
@@ -33,20 +25,15 @@ class InfluenceTable(AnyTable):
     family: ClassVar[str] = "influence"
     options: ClassVar[frozenset[str]] = frozenset({"seeds"})
 
-    id: str
-    title: str
-    metric: str
-    cells: tuple[InfluenceCell, ...]
-
     def at_hand(self) -> bool:
-        return graphs_zip() is not None
+        return collection.graphs_zip() is not None
 
     def fetch(self, scope: Scope, store: Store) -> None:
         amount = amount_of(scope)
         learned = [choice for lesson in lessons(amount) for choice in choices_of(lesson)]
         missing = [one for one in (*learned, *baseline_choices(amount)) if one.key(amount) not in store]
         if missing and scope.train:
-            influence.read_graph(missing[0].target, "test", "BT", amount.nodes)
+            collection.read_graph(missing[0].target, "test", "BT", amount.nodes)
 
     def jobs(self, scope: Scope, store: Store, device: torch.device) -> Sequence[Job]:
         return influence_jobs(amount_of(scope), store) if scope.train else ()
@@ -61,14 +48,13 @@ class InfluenceTable(AnyTable):
 
     def estimate(self, scope: Scope, store: Store | None, machine: Machine) -> Estimate:
         found = influence_estimate(self, amount_of(scope), machine.kind, store)
-        # without training nothing is done for it
-        return found if scope.train else replace(found, trainings=0, runs=0, exams=0, done=0, minutes_left=0.0)
+        return found if scope.train else found.untrained()
 
 
-def _cells() -> Iterator[InfluenceCell]:
+def _cells() -> Iterator[Place]:
     for row in (*MODELS, *BASELINES):
         for column in paper_tables()["im_monstor"]["columns"]:
-            yield InfluenceCell(row, column)
+            yield Place(row, column)
 
 
 _PAPER = paper_tables()["im_monstor"]

@@ -11,14 +11,15 @@ import torch
 
 from gnpool.display.models import CRYSTAL
 from gnpool.lab.paper import paper_cells, paper_tables
-from gnpool.lab.real.graphs import REAL, RealExam, statistics_of
-from gnpool.lab.recipes.crystallised import crystallised
+from gnpool.lab.real.graphs import REAL, RealExam
+from gnpool.lab.recipes.crystallized import crystallized
 from gnpool.lab.recipes.models import FIXED, GRAPH_TASKS, graph_fixed, graph_gnp, graph_other
 from gnpool.lab.recipes.table import Cell, Table, published_table
 from gnpool.lab.results import spread, verdict
 from gnpool.lab.running.job import Bench, Job, Key
-from gnpool.lab.table import AnyTable, Estimate, Machine, Scope
+from gnpool.lab.table import AnyTable, Estimate, Machine, Place, Scope
 from gnpool.store import Store
+from gnpool.tasks.real_graphs import statistics_of
 
 OTHERS = {"SortPooling": "SortPool", "Set2Set": "Set2Set", "SAGPool": "SAGPool"}  # as real_baselines writes them
 
@@ -44,12 +45,8 @@ class Count(Job):
         return bench.record(self.key, compute) is not None
 
 
-@dataclass(frozen=True)
-class Statistic:
+class Statistic(Place):
     """One number of the statistics."""
-
-    row: str
-    column: str
 
     @property
     def key(self) -> Key:
@@ -62,10 +59,6 @@ class StatisticsTable(AnyTable):
     """Numbers of graphs, nodes and edges of data sets; nothing is trained."""
 
     family: ClassVar[str] = "statistics"
-
-    id: str
-    title: str
-    metric: str
     cells: tuple[Statistic, ...]
 
     def data(self) -> list[str]:
@@ -95,8 +88,7 @@ class StatisticsTable(AnyTable):
                 entry["verdict"] = "" if paper is None else "matched" if _rounds_to(value, paper["mean"]) else "worse"
             cells.append(entry)
         meta = {"preset": scope.preset, "notes": "", "seed": 0, "seeds": [0], "seconds": 0.0}
-        shown = {"table": self.id, "title": self.title, "metric": self.metric, "rows_are": None, "columns_are": None}
-        return {**shown, "cells": cells, "meta": meta}
+        return self.shown(cells, meta=meta)
 
 
 def _rounds_to(value: float, published: float | None) -> bool:
@@ -168,7 +160,7 @@ def _real_extrapolate() -> Iterator[Cell]:
             yield Cell(task, name, graph_gnp(task), RealExam(real=name))
     for task in GRAPH_TASKS:
         for name in REAL:
-            yield Cell(f"{task}/{CRYSTAL}", name, crystallised(graph_gnp(task)), RealExam(real=name))
+            yield Cell(f"{task}/{CRYSTAL}", name, crystallized(graph_gnp(task)), RealExam(real=name))
 
 
 def _real_baselines() -> Iterator[Cell]:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnpool.lab.recipes.crystallised import node_epochs
+from gnpool.lab.recipes.crystallized import node_epochs
 from gnpool.lab.recipes.presets import Preset, preset_of
 from gnpool.lab.recipes.recipe import Exam, Recipe
 from gnpool.lab.running.memory import BASE
@@ -52,7 +52,7 @@ GPU_STEP = {
 }
 GPU_OVERLAP = 2  # how much faster trainings side by side are there, before the times of stored ones tell
 VALIDATION = 1.1  # beside the steps
-CRYSTAL_SECONDS = {"smoke": 1.0}  # to crystallise one model; 30 elsewhere
+CRYSTAL_SECONDS = {"smoke": 1.0}  # to crystallize one model; 30 elsewhere
 # And milliseconds of a graph in the long refits of node models: on a core bfs took 844 s and shortest 1,800. That of
 # a GPU is a guess.
 CRYSTAL_GRAPH = {"cpu": 5.1, "cuda": 0.1}
@@ -82,7 +82,7 @@ def training_seconds(recipe: Recipe, preset: Preset, search: str, kind: str) -> 
     """Seconds to train a recipe on one core (``kind`` is ``"cpu"``) or on a GPU that has nothing else to do."""
     task, variants = recipe.spec, len(recipe.variants)
     graphs = preset.counts.get("train", task.counts["train"])
-    if recipe.crystallised:
+    if recipe.crystallized:
         one = CRYSTAL_SECONDS.get(preset.name, 30.0)
         if task.level == "node" and preset.name != "smoke":
             one += node_epochs(preset, task) * graphs * CRYSTAL_GRAPH[kind] / 1000
@@ -153,12 +153,12 @@ def cost_of(
         return _name(recipe.key(preset, search))
 
     def counts(recipe: Recipe, tested: bool) -> bool:
-        """Whether a training, a crystallisation, or a test is part of the work."""
+        """Whether a training, a crystallization, or a test is part of the work."""
         return (scope.test or not tested) and (scope.train or key_of(recipe.base) in trained)
 
-    recipes = [one for one in recipes if counts(one, one.crystallised)]
+    recipes = [one for one in recipes if counts(one, one.crystallized)]
     cost = {key_of(one): training_seconds(one, preset, search, kind) for one in recipes}
-    trainings = [one for one in recipes if not one.crystallised]
+    trainings = [one for one in recipes if not one.crystallized]
     done = [one for one in trainings if key_of(one) in trained]
     timed = [name for name in map(key_of, done) if trained[name]["device"].startswith(kind)]
     took, expected = sum(trained[name]["seconds"] for name in timed), sum(cost[name] for name in timed)

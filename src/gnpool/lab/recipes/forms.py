@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gnpool.lab.recipes.crystallised import crystallised, validation_of
+from gnpool.lab.recipes.crystallized import crystallized, validation_of
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import METHODS, Exam, Recipe
 from gnpool.lab.running.job import Key
@@ -21,8 +21,8 @@ from gnpool.store import Record, Store
 
 def in_form(recipe: Recipe, form: str) -> Recipe:
     """The same with a named form of the network."""
-    if recipe.crystallised:
-        return crystallised(in_form(recipe.base, form))
+    if recipe.crystallized:
+        return crystallized(in_form(recipe.base, form))
     variants = tuple({**variant, "form": form} for variant in recipe.variants)
     return replace(recipe, model=f"{recipe.model}, {form}", variants=variants)
 
@@ -62,12 +62,12 @@ class StoredModels:
 
     def validation(self, criterion: str = "loss") -> float:
         """The mean over the seeds of what chose the models on validation data."""
-        if self.recipe.crystallised:
+        if self.recipe.crystallized:
             return validation_of(self.record)
         return float(self.record.scores["chosen"][criterion]["validation"])
 
     def learned(self, store: Store, preset: Preset) -> StoredModels:
-        """What crystallised models were made from; of learned ones, these themselves."""
+        """What crystallized models were made from; of learned ones, these themselves."""
         key = self.recipe.base.key(preset, self.search)
         record = store.get(key)
         if record is None:
@@ -93,8 +93,8 @@ def trained(recipe: Recipe, store: Store, preset: Preset, searches: Sequence[str
 
 
 def as_stored(recipe: Recipe, store: Store | None, preset: Preset, search: str) -> Recipe:
-    """The recipe by the newest way of crystallising of which the store has the models; where it has none, as it is."""
-    if store is not None and recipe.crystallised:
+    """The recipe by the newest way of crystallizing of which the store has the models; where it has none, as it is."""
+    if store is not None and recipe.crystallized:
         ways = [replace(recipe, method=method) for method in METHODS]
         return next((one for one in ways if one.key(preset, search) in store), recipe)
     return recipe

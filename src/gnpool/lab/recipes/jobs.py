@@ -16,7 +16,7 @@ import torch
 from gnpool.engine import Caller
 from gnpool.engine.schedule import POLL_SECONDS
 from gnpool.lab.recipes.cost import exam_seconds, training_seconds
-from gnpool.lab.recipes.crystallised import crystallise
+from gnpool.lab.recipes.crystallized import crystallize_chosen
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import Exam, Recipe
 from gnpool.lab.recipes.training import examine, train
@@ -32,7 +32,7 @@ class RecipeJob(Job):
     """A training and its exams.
 
     Args:
-        recipe (Recipe): What to train, or to crystallise.
+        recipe (Recipe): What to train, or to crystallize.
         exams (tuple): What to test the chosen models on.
         preset (Preset): How much of it to do.
         search (str): How to search the settings, see :func:`~gnpool.lab.recipes.training.train`.
@@ -83,7 +83,7 @@ class RecipeJob(Job):
 
     def work(self, bench: Bench) -> bool:
         bench.check()
-        if self.recipe.crystallised and self._trained(bench, self.recipe.base) is None:
+        if self.recipe.crystallized and self._trained(bench, self.recipe.base) is None:
             return False
         trained = self._trained(bench, self.recipe)
         if trained is None:
@@ -102,7 +102,7 @@ class RecipeJob(Job):
 
     def _train(self, bench: Bench, recipe: Recipe, checkpoint: Path) -> Any:
         learned = None
-        if recipe.crystallised:
+        if recipe.crystallized:
             learned = bench.store.get(recipe.base.key(self.preset, self.search))
             if learned is None:
                 raise RuntimeError(f"the models of {recipe.base.model} are gone from the store")  # it was just there
@@ -127,13 +127,13 @@ def training_unit(
     search: str,
     threads: int,
 ) -> Any:
-    """Scores, tensors and meta data of a training, or of the ``learned`` models crystallised."""
+    """Scores, tensors and meta data of a training, or of the ``learned`` models crystallized."""
     if device.type == "cpu":
         torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
     assert caller.checkpoint is not None
     common: dict[str, Any] = {"device": device, "checkpoint": caller.checkpoint, "check": caller.check}
     if learned is not None:
-        return crystallise(recipe, preset, learned, progress=lambda share: caller.tell((share,)), **common)
+        return crystallize_chosen(recipe, preset, learned, progress=lambda share: caller.tell((share,)), **common)
     epochs = preset.epochs_of(recipe.spec)
     seen: dict[int, int] = {}  # epochs done by work unit of the fit at hand
     lowest = math.inf

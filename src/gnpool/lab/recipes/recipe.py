@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch_geometric.data import Data
 
 from gnpool.lab.recipes.grids import GRIDS, Grid
 from gnpool.lab.recipes.presets import Preset
@@ -23,8 +22,8 @@ from gnpool.training import Batch, Batches
 BATCH_SIZE = 16
 EVALUATION_BATCH = 125  # of validation and test: affects the time only
 EVALUATION_PAIRS = 1_250_000  # pairs of nodes in a test batch, for models that hold dense matrices of large graphs
-STAR = "*"  # behind the name of a crystallised model
-# The ways of crystallising, newest first: a new one does not take the results of an old one for its own. The record was
+STAR = "*"  # behind the name of a crystallized model
+# The ways of crystallizing, newest first: a new one does not take the results of an old one for its own. The record was
 # made with the first and the second, which differ in stacks of layers alone (docs/protocol.md); what is stored stands.
 METHODS = (3, 2, 1)
 
@@ -51,9 +50,9 @@ class Recipe:
         features (str, optional): Node features of the training graphs. (default: the constant 1)
         reading (str, optional): Reading of the task. (default: the task's)
         batch_size (int, optional): Graphs or sets of a batch.
-        crystallised (bool, optional): Whether this stands for the chosen models with their poolings made exact; see
-            :func:`~gnpool.lab.recipes.crystallised.crystallised`.
-        method (int, optional): The way of crystallising. (default: the newest)
+        crystallized (bool, optional): Whether this stands for the chosen models with their poolings made exact; see
+            :func:`~gnpool.lab.recipes.crystallized.crystallized`.
+        method (int, optional): The way of crystallizing. (default: the newest)
     """
 
     task: str
@@ -64,15 +63,15 @@ class Recipe:
     features: str | None = None
     reading: str | None = None
     batch_size: int = BATCH_SIZE
-    crystallised: bool = False
+    crystallized: bool = False
     method: int = METHODS[0]
 
     @property
     def base(self) -> Recipe:
-        """What has to be trained: of crystallised models the learned ones."""
-        if not self.crystallised:
+        """What has to be trained: of crystallized models the learned ones."""
+        if not self.crystallized:
             return self
-        return replace(self, model=self.model.removesuffix(STAR), crystallised=False, method=METHODS[0])
+        return replace(self, model=self.model.removesuffix(STAR), crystallized=False, method=METHODS[0])
 
     @property
     def spec(self) -> Task:
@@ -95,7 +94,7 @@ class Recipe:
 
     def key(self, preset: Preset, search: str) -> dict[str, Any]:
         """Its name in the store. The digest covers everything that a result depends on."""
-        if self.crystallised:
+        if self.crystallized:
             trained = self.base.key(preset, search)
             return {**trained, "table": "crystal", "model": self.model, "method": self.method}
         content = {
@@ -120,27 +119,24 @@ class Recipe:
             "preset": f"{preset.name}-{digest}",
         }
 
-    def dataset(self, split: str, preset: Preset) -> list[Data]:
-        """The training or validation data."""
-        return CACHE.dataset(self.task, split, **self._data_options(split, preset))
-
     def batches(self, split: str, preset: Preset) -> Batches:
-        """The same in batches, which all recipes with this data share: training data shuffled, validation data not."""
+        """Training data, shuffled, or validation data, which is not; all recipes with this data share it."""
         return CACHE.batches(self.wanted(split, preset))
 
     def wanted(self, split: str, preset: Preset) -> Wanted:
         """What :meth:`batches` asks for."""
         size, shuffle = (self.batch_in(preset), 0) if split == "train" else (EVALUATION_BATCH, None)
-        return Wanted.of(self.task, split, size, shuffle, **self._data_options(split, preset))
-
-    def _data_options(self, split: str, preset: Preset) -> dict[str, Any]:
-        return {
-            "seed": preset.data_seed,
-            "count": preset.counts.get(split),
-            "structure": self.structure,
-            "features": self.features,
-            "reading": self.reading,
-        }
+        return Wanted.of(
+            self.task,
+            split,
+            size,
+            shuffle,
+            seed=preset.data_seed,
+            count=preset.counts.get(split),
+            structure=self.structure,
+            features=self.features,
+            reading=self.reading,
+        )
 
     def build(self, variant: Variant, **changes: Any) -> torch.nn.Module:
         """The network of a variant, perhaps with other options."""
@@ -204,25 +200,25 @@ class Exam:
             return min(preset.size_count, self.count or preset.size_count)
         return preset.counts.get("test", task.counts["test"])
 
-    def dataset(self, task: Task, preset: Preset) -> list[Data]:
-        """The test data."""
-        return CACHE.dataset(task.name, "test", **self._data_options(task, preset))
-
     def batches(self, task: Task, preset: Preset) -> Iterator[Batch]:
         """The test data, so many graphs or sets at once as memory allows."""
-        options = self._data_options(task, preset)
-        yield from CACHE.batches(Wanted.of(task.name, "test", self.batch_size(task), None, **options))
+        yield from CACHE.batches(self.wanted(task, preset))
 
-    def _data_options(self, task: Task, preset: Preset) -> dict[str, Any]:
-        return {
-            "seed": preset.data_seed,
-            "count": self.size(preset, task),
-            "structure": self.structure,
-            "features": self.features,
-            "reading": self.reading,
-            "sizes": self.sizes,
-            "mean_degree": self.mean_degree,
-        }
+    def wanted(self, task: Task, preset: Preset) -> Wanted:
+        """What :meth:`batches` asks for."""
+        return Wanted.of(
+            task.name,
+            "test",
+            self.batch_size(task),
+            None,
+            seed=preset.data_seed,
+            count=self.size(preset, task),
+            structure=self.structure,
+            features=self.features,
+            reading=self.reading,
+            sizes=self.sizes,
+            mean_degree=self.mean_degree,
+        )
 
     def batch_size(self, task: Task) -> int:
         """Graphs or sets to evaluate at once."""

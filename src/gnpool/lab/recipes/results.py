@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnpool.display.models import is_gnp
 from gnpool.lab.paper import paper_cells, paper_tables
-from gnpool.lab.recipes.crystallised import made_anew
+from gnpool.lab.recipes.crystallized import made_anew
 from gnpool.lab.recipes.forms import StoredModels, candidates, chosen, form_of, trained
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import Recipe
@@ -34,7 +34,6 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
     what both came to.
     """
     searches = searches or SEARCHES[:1]
-    published = paper_tables().get(table.id, {})
     cells, seconds, meta = [], 0.0, None
     used: set[str] = set()
     for cell in table.cells:
@@ -53,7 +52,7 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
             ours, best = _ours(found, tested, searches[0], compared), chosen(found)
             if len(candidates(cell.recipe, preset)) > 1:
                 entry |= {"form": form_of(best.recipe), "forms": ours}
-            if cell.recipe.crystallised and (told := made_anew(best.record)):
+            if cell.recipe.crystallized and (told := made_anew(best.record)):
                 entry["anew"] = told
             by_metric = tested[form_of(chosen(found, "metric").recipe)].scores["metric"]
             entry |= {name: value for name, value in ours[form_of(best.recipe)].items() if name != "verdict"}
@@ -67,15 +66,12 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
         cells.append(entry)
     every = [one for recipe in table.recipes for one in trained(recipe, store, preset, searches)]
     seconds += sum(one.record.meta["seconds"] for one in every)
-    return {
-        "table": table.id,
-        "title": table.title,
-        "metric": table.metric,
-        "rows_are": published.get("rows_are"),
-        "columns_are": published.get("columns_are"),
-        "higher_is_better": published.get("lower_is_better") is False,
-        "cells": cells,
-        "meta": {
+    return table.shown(
+        cells,
+        rows_are=table.about("rows_are"),
+        columns_are=table.about("columns_are"),
+        higher_is_better=table.about("lower_is_better") is False,
+        meta={
             **{name: value for name, value in (meta or {}).items() if name != "seconds"},
             "preset": preset.name,
             "notes": preset.notes,
@@ -84,7 +80,7 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
             "seeds": list(range(preset.seeds)),
             "seconds": round(seconds, 1),
         },
-    }
+    )
 
 
 def _ours(

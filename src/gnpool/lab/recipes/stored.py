@@ -38,7 +38,7 @@ def stored(
 def stored_models(
     store: Store, recipe: Recipe, preset: Preset, search: str | None = None, criterion: str = "loss"
 ) -> dict[int, torch.nn.Module]:
-    """By seed, the chosen models of a recipe, learned or crystallised; a run that failed is left out."""
+    """By seed, the chosen models of a recipe, learned or crystallized; a run that failed is left out."""
     return models_of(stored(store, recipe, preset, search, criterion), criterion)
 
 
@@ -84,7 +84,7 @@ def read_stored(
 ) -> tuple[Reading, dict[str, dict[str, list[float]]]]:
     """The reading of a learned model on validation data, and the way of its exponents through training, by layer.
 
-    Of crystallised models it is that of the learned ones that they were made from.
+    Of crystallized models it is that of the learned ones that they were made from.
     """
     one = stored(store, recipe, preset, search).learned(store, preset)
     models = models_of(one)

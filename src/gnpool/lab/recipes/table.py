@@ -17,18 +17,16 @@ from gnpool.lab.recipes.presets import Preset, preset_of
 from gnpool.lab.recipes.recipe import Exam, Recipe
 from gnpool.lab.recipes.results import table_results
 from gnpool.lab.running.job import Key
-from gnpool.lab.table import AnyTable, Estimate, Machine, Scope
+from gnpool.lab.table import AnyTable, Estimate, Machine, Place, Scope
 from gnpool.store import Store
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Place):
     """One number of a table, with its deviation; ``published`` is the table, row and column of the paper where its
     counterpart stands, if that is not the same place of the same table.
     """
 
-    row: str
-    column: str
     recipe: Recipe
     exam: Exam
     published: tuple[str, str, str] | None = None
@@ -41,9 +39,6 @@ class Table(AnyTable):
     family: ClassVar[str] = "recipes"
     options: ClassVar[frozenset[str]] = frozenset({"data_seed"})
 
-    id: str
-    title: str
-    metric: str
     cells: tuple[Cell, ...]
     curves: tuple[str, ...] = ()
 
@@ -104,7 +99,7 @@ class Table(AnyTable):
 
     def megabytes(self, scope: Scope) -> list[float]:
         preset = preset_of(scope)
-        recipes = [recipe for recipe in self.recipes if not recipe.crystallised]
+        recipes = [recipe for recipe in self.recipes if not recipe.crystallized]
         return [training_megabytes(one, preset) for recipe in recipes for one in candidates(recipe, preset)]
 
     def model_cell(self, row: str, column: str | None = None) -> Cell:
@@ -127,5 +122,5 @@ def published_table(name: str, cells: Iterator[Cell]) -> Table:
 
 
 def _stored(recipe: Recipe, store: Store | None, preset: Preset, search: str) -> list[Recipe]:
-    """The candidates of a recipe, crystallised as the store has them."""
+    """The candidates of a recipe, crystallized as the store has them."""
     return [as_stored(one, store, preset, search) for one in candidates(recipe, preset)]

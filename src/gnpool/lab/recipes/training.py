@@ -15,10 +15,10 @@ from torch import Tensor
 from gnpool.insight.crystallize import replaced
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import Exam, Recipe
-from gnpool.lab.running.stopwatch import Stopwatch
 from gnpool.store import Record
 from gnpool.training import Batches, Fit, Progress, Setting, evaluate_items, fit_many, seeded
 from gnpool.training.machine import describe_machine
+from gnpool.training.stopwatch import Stopwatch
 
 CRITERIA = ("loss", "metric")  # what may select: the validation loss, as the paper writes, or the metric of its tables
 Models = dict[int, tuple[torch.nn.Module | None, str | None]]  # by seed: a model, or why there is none
@@ -164,7 +164,7 @@ def examine(
     ``check`` is called before every batch, and may raise to stop.
     """
     task = recipe.spec
-    criteria = CRITERIA[:1] if recipe.crystallised else CRITERIA
+    criteria = CRITERIA[:1] if recipe.crystallized else CRITERIA
     models = {criterion: chosen_models(recipe, exam, trained, criterion) for criterion in criteria}
     items: dict[tuple[str, int], list[Tensor]] = {}
     for batch in exam.batches(task, preset):
@@ -184,8 +184,8 @@ def examine(
 
 def chosen_models(recipe: Recipe, exam: Exam, trained: Record, criterion: str) -> Models:
     """By seed, the model that a criterion chose, or why there is none."""
-    crystals = trained.scores["crystals"] if recipe.crystallised else None  # of what the loss chose
-    chosen = trained.scores["chosen"]["loss" if recipe.crystallised else criterion]
+    crystals = trained.scores["crystals"] if recipe.crystallized else None  # of what the loss chose
+    chosen = trained.scores["chosen"]["loss" if recipe.crystallized else criterion]
     found: Models = {}
     for k, (seed, failed) in enumerate(zip(chosen["seeds"], chosen["failed"], strict=True)):
         model = None

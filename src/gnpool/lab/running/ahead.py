@@ -18,10 +18,10 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from gnpool.engine.children import children
 from gnpool.lab.running.data import CACHE, DataCache, Wanted
-from gnpool.lab.running.parcels import Parcel, pack
-from gnpool.lab.running.processes import children
 from gnpool.training.padded import padding_of
+from gnpool.training.parcels import Parcel, pack
 
 AHEAD = 3  # jobs whose data is made while those before them are still at work
 WORTH = 1000  # training graphs or sets from which on starting a process, some seconds, pays

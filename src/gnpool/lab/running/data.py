@@ -9,11 +9,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from torch_geometric.data import Data
-
-from gnpool.lab.running.parcels import Parcel, unpack
 from gnpool.tasks import get_task
 from gnpool.training import Batches
+from gnpool.training.parcels import Parcel, unpack
 
 KEPT = 8  # datasets: those of the tasks at hand, train and validation, and the tests of the moment
 COMING = 32  # data sets on their way, at most: what nobody asks for in the end is let go
@@ -59,15 +57,8 @@ class DataCache:
         self._found: OrderedDict[str, tuple[threading.Lock, list[Any]]] = OrderedDict()
         self._coming: OrderedDict[str, Future[Parcel]] = OrderedDict()
 
-    def dataset(self, task: str, split: str, **options: Any) -> list[Data]:
-        """``get_task(task).dataset(split, **options)``, options of None left out."""
-        given = {name: value for name, value in options.items() if value is not None}
-        key = repr((task, split, sorted(given.items())))
-        found: list[Data] = self.held(key, lambda: get_task(task).dataset(split, **given))
-        return found
-
     def batches(self, wanted: Wanted) -> Batches:
-        """The same in batches. The graphs themselves are not kept."""
+        """The batches that somebody asks for. The graphs themselves are not kept."""
 
         def make() -> Batches:
             arrived = self._arrived(wanted)

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 
 import torch
 
 from gnpool.lab.running.runner import default_jobs
+from gnpool.training.machine import machine_megabytes
 
 BASE = 560  # megabytes (2**20) of the program itself, with small data and two runs
-CGROUP = Path("/sys/fs/cgroup/memory.max")  # of a container that has less than its machine
 
 
 def needed_megabytes(trainings: Sequence[float], jobs: int, processes: bool = True) -> float:
     """The peak of the ``jobs`` largest trainings side by side; threads share the program."""
     largest = sorted(trainings, reverse=True)[:jobs]
     return sum(largest) - (0 if processes else BASE * max(0, len(largest) - 1))
-
-
-def machine_megabytes() -> float | None:
-    """Memory of this machine, or of the container; None where the system does not say."""
-    found = []
-    with suppress(OSError, ValueError, AttributeError):
-        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20)
-    with suppress(OSError, ValueError):  # "max" is no number
-        found.append(int(CGROUP.read_text()) / 2**20)
-    return min(found) if found else None
 
 
 def memory_problem(

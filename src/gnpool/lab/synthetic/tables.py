@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gnpool.display.models import CRYSTAL, GNP, MODEL_COLUMN
-from gnpool.lab.recipes.crystallised import crystallised
+from gnpool.lab.recipes.crystallized import crystallized
 from gnpool.lab.recipes.models import (
     FIXED,
     GRAPH_TASKS,
@@ -40,7 +40,7 @@ def _exp_graph(task: str) -> Iterator[Cell]:
     for model in ("SortPool", "Set2Set", "SAGPool"):
         yield Cell(model, MODEL_COLUMN, graph_other(task, model), Exam())
     yield Cell(GNP, MODEL_COLUMN, graph_gnp(task), Exam())
-    yield Cell(CRYSTAL, MODEL_COLUMN, crystallised(graph_gnp(task)), Exam())
+    yield Cell(CRYSTAL, MODEL_COLUMN, crystallized(graph_gnp(task)), Exam())
 
 
 def _graph_diff() -> Iterator[Cell]:
@@ -51,7 +51,7 @@ def _graph_diff() -> Iterator[Cell]:
         exam = Exam(structure=STRUCTURE_OF[label])
         for task in GRAPH_TASKS:
             yield Cell(label, f"{task}/GNP", graph_gnp(task), exam)
-            yield Cell(label, f"{task}/{CRYSTAL}", crystallised(graph_gnp(task)), exam)
+            yield Cell(label, f"{task}/{CRYSTAL}", crystallized(graph_gnp(task)), exam)
             yield Cell(label, f"{task}/best_baseline({labels[task]})", best[task], exam)
 
 
@@ -61,14 +61,14 @@ def _heterogeneous(task: str) -> Iterator[Cell]:
         for test in ("ER", *OTHER_STRUCTURES):
             exam = Exam() if test == "ER" else Exam(structure=STRUCTURE_OF[test])
             yield Cell(train, test, recipe, exam)
-            yield Cell(f"{train}/{CRYSTAL}", test, crystallised(recipe), exam)
+            yield Cell(f"{train}/{CRYSTAL}", test, crystallized(recipe), exam)
 
 
 def _node_a() -> Iterator[Cell]:
     for task in ("bfs", "shortest"):
         for pooling in (*FIXED, "gnp"):
             yield Cell(task, GNP if pooling == "gnp" else pooling, node(task, pooling), Exam())
-        yield Cell(task, CRYSTAL, crystallised(node(task, "gnp")), Exam())
+        yield Cell(task, CRYSTAL, crystallized(node(task, "gnp")), Exam())
 
 
 def _node_b() -> Iterator[Cell]:
@@ -84,7 +84,7 @@ def _node_b() -> Iterator[Cell]:
             exam = Exam(structure=STRUCTURE_OF[label])
             yield Cell(label, column, node(task, pooling), exam)
             if pooling == "gnp":
-                yield Cell(label, f"{task}/{CRYSTAL}", crystallised(node(task, pooling)), exam)
+                yield Cell(label, f"{task}/{CRYSTAL}", crystallized(node(task, pooling)), exam)
 
 
 def _set() -> Iterator[Cell]:
@@ -93,11 +93,11 @@ def _set() -> Iterator[Cell]:
         for task in SET_TASKS:
             yield Cell(row, task, set_model(task, row.replace("GNP", "gnp")), Exam())
     for task in SET_TASKS:
-        yield Cell(f"basic/{CRYSTAL}", task, crystallised(set_model(task, "basic/gnp")), Exam())
+        yield Cell(f"basic/{CRYSTAL}", task, crystallized(set_model(task, "basic/gnp")), Exam())
     for reading in get_task("sigma2_map").readings[1:]:  # the paper's data cannot be read literally: see docs/tasks.md
         recipe, exam = set_model("sigma2_map", "basic/gnp", reading), Exam(reading=reading)
         yield Cell("basic/GNP", f"sigma2_map/{reading}", recipe, exam)
-        yield Cell(f"basic/{CRYSTAL}", f"sigma2_map/{reading}", crystallised(recipe), exam)
+        yield Cell(f"basic/{CRYSTAL}", f"sigma2_map/{reading}", crystallized(recipe), exam)
 
 
 def _ablation_a() -> Iterator[Cell]:
@@ -123,7 +123,7 @@ def _nodefeat() -> Iterator[Cell]:
     exam = Exam(features="uniform")
     for task in GRAPH_TASKS:
         yield Cell(GNP, task, graph_gnp(task, features="uniform"), exam)
-        yield Cell(CRYSTAL, task, crystallised(graph_gnp(task, features="uniform")), exam)
+        yield Cell(CRYSTAL, task, crystallized(graph_gnp(task, features="uniform")), exam)
         for aggregation in FIXED:
             for readout in FIXED:
                 recipe = graph_fixed(task, aggregation, readout, features="uniform")
@@ -139,7 +139,7 @@ def _act() -> Iterator[Cell]:
 def _fig_size() -> Iterator[Cell]:
     best = {"invsize": [("sum", "max")], "harmonic": [("sum", "max")], "maxdegree": [("sum", "max"), ("sum", "mean")]}
     for task in GRAPH_TASKS:
-        models = {GNP: graph_gnp(task), CRYSTAL: crystallised(graph_gnp(task))}
+        models = {GNP: graph_gnp(task), CRYSTAL: crystallized(graph_gnp(task))}
         models |= {f"{a},{r}": graph_fixed(task, a, r) for a, r in best[task]}
         models["SAGPool"] = graph_other(task, "SAGPool")
         for label, recipe in models.items():
@@ -162,7 +162,7 @@ def _demo() -> Iterator[Cell]:
     for task in GRAPH_TASKS:
         table = f"exp_graph_{task}"
         yield Cell(GNP, task, graph_gnp(task), Exam(), (table, GNP, MODEL_COLUMN))
-        yield Cell(CRYSTAL, task, crystallised(graph_gnp(task)), Exam())
+        yield Cell(CRYSTAL, task, crystallized(graph_gnp(task)), Exam())
         for readout in ("sum", "mean", "max", "min"):
             yield Cell(f"sum,{readout}", task, graph_fixed(task, "sum", readout), Exam(), (table, readout, "sum"))
 

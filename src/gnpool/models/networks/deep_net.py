@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gnpool.models.networks.norm import counting_nodes, make_norm
-from gnpool.models.networks.parts import ACTIVATIONS, check_activation, reset
+from gnpool.models.networks.parts import ACTIVATIONS, Network, check_activation
 from gnpool.models.poolings.segments import Segments
 from gnpool.models.poolings.slot import (
     Edges,
@@ -26,7 +26,7 @@ from gnpool.models.poolings.slot import (
 JUMPING = (None, "cat", "max")
 
 
-class DeepNet(torch.nn.Module):
+class DeepNet(Network):
     r"""Layers of the graph isomorphism network with normalisation, and a pooling slot for each of the two poolings.
 
     .. math::
@@ -124,10 +124,6 @@ class DeepNet(torch.nn.Module):
         self.head_drop = _dropout(head_dropout)
         self.out = torch.nn.Linear(width if head is None else head, out_channels)
 
-    def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
-        reset(self)
-
     def forward(
         self,
         x: Tensor,
@@ -193,7 +189,7 @@ class DeepNet(torch.nn.Module):
         )
 
 
-class _Layer(torch.nn.Module):
+class _Layer(Network):
     def __init__(
         self,
         in_channels: int,
@@ -216,7 +212,7 @@ class _Layer(torch.nn.Module):
         self.eps = torch.nn.Parameter(torch.zeros(())) if train_eps else 0.0
 
     def reset_parameters(self) -> None:
-        reset(self)
+        super().reset_parameters()
         if isinstance(self.eps, torch.nn.Parameter):
             torch.nn.init.zeros_(self.eps)
 

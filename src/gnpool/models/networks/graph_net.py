@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnpool.models.networks.parts import ACTIVATIONS, FORMS, MLP, check_activation, reset
+from gnpool.models.networks.parts import ACTIVATIONS, FORMS, MLP, Network, check_activation
 from gnpool.models.poolings.segments import Segments
 from gnpool.models.poolings.slot import GNPDefaults, Pooling, clips, fill, pool, pool_neighbors, pooled_channels
 
 
-class GraphNet(torch.nn.Module):
+class GraphNet(Network):
     r"""One layer of message passing, a readout and a linear output, with a pooling slot for each of the two poolings.
 
     With ``form="message"`` the network of each node stands in front of the aggregation:
@@ -98,10 +98,6 @@ class GraphNet(torch.nn.Module):
             raise ValueError(f"GraphNet: form='gin' needs an aggregation that keeps {hidden} channels, got {width}")
         self.readout = fill(readout, width, readout_options, gnp, "readout")
         self.out = torch.nn.Linear(pooled_channels(self.readout, width), out_channels, bias=out_bias)
-
-    def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
-        reset(self)
 
     def forward(
         self,

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gnpool.models.networks.parts import ACTIVATIONS, FORMS, MLP, check_activation, reset
+from gnpool.models.networks.parts import ACTIVATIONS, FORMS, MLP, Network, check_activation
 from gnpool.models.poolings.segments import Segments
 from gnpool.models.poolings.slot import (
     Edges,
@@ -24,7 +24,7 @@ from gnpool.models.poolings.slot import (
 )
 
 
-class NodeNet(torch.nn.Module):
+class NodeNet(Network):
     r"""Layers of message passing and a linear output at each node.
 
     With ``form="message"`` the network of each layer stands in front of the aggregation:
@@ -112,10 +112,6 @@ class NodeNet(torch.nn.Module):
             width = pooled
         self.out = torch.nn.Linear(width, out_channels, bias=out_bias)
 
-    def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
-        reset(self)
-
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         r"""Forward pass.
 
@@ -151,16 +147,13 @@ class NodeNet(torch.nn.Module):
         )
 
 
-class _MessageLayer(torch.nn.Module):
+class _MessageLayer(Network):
     def __init__(self, in_channels: int, hidden: int, aggr: Any, edge_weights: bool, activation: str) -> None:
         super().__init__()
         self.activation = activation
         self.lin1 = torch.nn.Linear(in_channels + edge_weights, hidden)
         self.lin2 = torch.nn.Linear(hidden, hidden)
         self.aggr = aggr
-
-    def reset_parameters(self) -> None:
-        reset(self)
 
     def forward(self, x: Tensor, edge_index: Tensor, edges: Edges | None, edge_weight: Tensor | None) -> Tensor:
         act, relu = ACTIVATIONS[self.activation], self.activation == "relu"  # then no message is negative
@@ -173,16 +166,13 @@ class _MessageLayer(torch.nn.Module):
         return act(pool(self.aggr, messages, Segments(messages, edges.destination, edges.ptr, x.size(0)), relu))
 
 
-class _GINLayer(torch.nn.Module):
+class _GINLayer(Network):
     def __init__(self, hidden: int, aggr: Any, edge_weights: bool, activation: str, eps: float) -> None:
         super().__init__()
         self.activation, self.eps = activation, eps
         self.edge = torch.nn.Linear(1, hidden, bias=False) if edge_weights else None
         self.mlp = MLP([hidden, hidden, hidden], activation)
         self.aggr = aggr
-
-    def reset_parameters(self) -> None:
-        reset(self)
 
     def forward(self, x: Tensor, edge_index: Tensor, edges: Edges | None, edge_weight: Tensor | None) -> Tensor:
         relu = self.activation == "relu"  # then no message is negative

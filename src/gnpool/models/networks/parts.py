@@ -21,17 +21,21 @@ def check_activation(name: str, model: str) -> str:
     return name
 
 
-class MLP(torch.nn.Module):
+class Network(torch.nn.Module):
+    """A module whose parameters are those of its parts."""
+
+    def reset_parameters(self) -> None:
+        r"""Resets all learnable parameters of the module."""
+        reset(self)
+
+
+class MLP(Network):
     """Fully connected layers, each with a bias and followed by the activation, the last one too unless told not to."""
 
     def __init__(self, widths: list[int], activation: str) -> None:
         super().__init__()
         self.activation = activation
         self.layers = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in pairwise(widths))
-
-    def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
-        reset(self)
 
     def forward(self, x: Tensor, last: bool = True) -> Tensor:
         act = ACTIVATIONS[self.activation]

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gnpool.models.networks.parts import ACTIVATIONS, check_activation, reset
+from gnpool.models.networks.parts import ACTIVATIONS, Network, check_activation
 from gnpool.models.poolings.segments import Segments
 from gnpool.models.poolings.slot import (
     Edges,
@@ -27,7 +27,7 @@ OUTPUTS = ("pointer", "node", "graph")
 ROUNDS = ("nodes", "stable")
 
 
-class RecurrentNet(torch.nn.Module):
+class RecurrentNet(Network):
     r"""One layer of message passing with shared weights, applied for as many rounds as each graph needs.
 
     .. math::
@@ -131,10 +131,6 @@ class RecurrentNet(torch.nn.Module):
             self.to_weight = torch.nn.Linear(1, hidden, bias=False) if edge_weights else None
         width = hidden if self.readout is None else pooled_channels(self.readout, hidden)
         self.out = torch.nn.Linear(width, 1 if output == "pointer" else out_channels, bias=output != "pointer")
-
-    def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
-        reset(self)
 
     def forward(
         self,

@@ -9,13 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import DenseGCNConv
 
-from gnpool.models.networks.parts import reset
+from gnpool.models.networks.parts import Network
 from gnpool.models.poolings.segments import Segments
 from gnpool.models.poolings.slot import plain
 from gnpool.ops.layout import checking
 
 
-class SAGPoolNet(torch.nn.Module):
+class SAGPoolNet(Network):
     r"""The hierarchical network of `"Self-Attention Graph Pooling" <https://arxiv.org/abs/1904.08082>`_ with a real
     output.
 
@@ -72,10 +72,6 @@ class SAGPoolNet(torch.nn.Module):
         self.lin1 = torch.nn.Linear(2 * hidden, hidden)
         self.lin2 = torch.nn.Linear(hidden, hidden // 2)
         self.out = torch.nn.Linear(hidden // 2, out_channels)
-
-    def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
-        reset(self)
 
     def forward(
         self,

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnpool.models.networks.parts import MLP, check_activation, reset
+from gnpool.models.networks.parts import MLP, Network, check_activation
 from gnpool.models.poolings.segments import Segments
 from gnpool.models.poolings.slot import GNPDefaults, Pooling, clips, fill, pool, pooled_channels
 
 
-class SetNet(torch.nn.Module):
+class SetNet(Network):
     r"""Fully connected layers for each element, a pooling and a linear output.
 
     .. math::
@@ -62,10 +62,6 @@ class SetNet(torch.nn.Module):
         self.pool = fill(pool, hidden, pool_options, GNPDefaults(gnp_bias, nonneg, t0), "pool")
         self.out = torch.nn.Linear(pooled_channels(self.pool, hidden), out_channels, bias=out_bias)
 
-    def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
-        reset(self)
-
     def forward(
         self,
         x: Tensor,
@@ -75,8 +71,8 @@ class SetNet(torch.nn.Module):
         max_nodes: int | None = None,
     ) -> Tensor:
         r"""Forward pass; without ``batch`` and ``ptr`` all elements are one set. Arguments as in :class:`GraphNet`."""
-        sets = Segments(x, batch, ptr, batch_size, max_nodes)
         relu = self.activation == "relu"
+        sets = Segments(x, batch, ptr, batch_size, max_nodes)
         y: Tensor = self.out(pool(self.pool, self.mlp(x, last=not (relu and clips(self.pool))), sets, relu))
         return y
 

@@ -7,13 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from gnpool.models.networks.parts import reset
+from gnpool.models.networks.parts import Network
 from gnpool.models.poolings.segments import Segments
 
 ENCODERS = ("sab", "isab")
 
 
-class AttentionBlock(torch.nn.Module):
+class AttentionBlock(Network):
     r"""The multihead attention block of the Set Transformer: queries attend to keys, then a layer for each query.
 
     .. math::
@@ -42,10 +42,6 @@ class AttentionBlock(torch.nn.Module):
         self.value = torch.nn.Linear(key_channels, channels)
         self.out = torch.nn.Linear(channels, channels)
 
-    def reset_parameters(self) -> None:
-        r"""Resets all learnable parameters of the module."""
-        reset(self)
-
     def forward(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k, v = (self._split(t) for t in (self.query(queries), self.key(keys), self.value(keys)))  # (G, H, ., d / H)
         scores = q @ k.transpose(-1, -2) / math.sqrt(self.out.in_features)
@@ -58,22 +54,19 @@ class AttentionBlock(torch.nn.Module):
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
-class _SelfAttention(torch.nn.Module):
+class _SelfAttention(Network):
     """SAB: each element attends to all."""
 
     def __init__(self, in_channels: int, channels: int, heads: int) -> None:
         super().__init__()
         self.attention = AttentionBlock(in_channels, in_channels, channels, heads)
 
-    def reset_parameters(self) -> None:
-        reset(self)
-
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         y: Tensor = self.attention(x, x, mask)
         return y
 
 
-class _InducedAttention(torch.nn.Module):
+class _InducedAttention(Network):
     """ISAB: learned points attend to all elements, and each element to the points."""
 
     def __init__(self, in_channels: int, channels: int, heads: int, points: int) -> None:
@@ -85,14 +78,14 @@ class _InducedAttention(torch.nn.Module):
 
     def reset_parameters(self) -> None:
         torch.nn.init.xavier_uniform_(self.points)
-        reset(self)
+        super().reset_parameters()
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         y: Tensor = self.spread(x, self.gather(self.points.expand(x.size(0), -1, -1), x, mask))
         return y
 
 
-class SetTransformer(torch.nn.Module):
+class SetTransformer(Network):
     r"""The network of `"Set Transformer: A Framework for Attention-based Permutation-Invariant Neural Networks"
     <https://arxiv.org/abs/1810.00825>`_: blocks of self-attention, a learned seed that attends to their result, and a
     linear output. Its sizes are those of its authors' regression on sets of numbers.
@@ -161,7 +154,7 @@ class SetTransformer(torch.nn.Module):
     def reset_parameters(self) -> None:
         r"""Resets all learnable parameters of the module."""
         torch.nn.init.xavier_uniform_(self.seed)
-        reset(self)
+        super().reset_parameters()
 
     def forward(
         self,

@@ -41,10 +41,7 @@ class _Gnp(torch.autograd.Function):
     def forward(
         ctx: Any,
         x: Tensor,
-        t_pos: Tensor,
-        t_neg: Tensor,
-        q_pos: Tensor,
-        q_neg: Tensor,
+        raw: Tensor,
         weight: Tensor | None,
         pattern: Pattern,
         kind: Kind,
@@ -52,7 +49,6 @@ class _Gnp(torch.autograd.Function):
     ) -> Tensor:
         x = x.contiguous()
         R, N, D = x.shape
-        raw = torch.stack([value.expand(R) for value in (t_pos, t_neg, q_pos, q_neg)], dim=1)
         pq = torch.empty(R, 4, dtype=torch.float64, device=x.device)
         launch(exponents_kernel, (cdiv(R, 64),), raw, pq, R, P_MAX=kind.p_max, BLOCK=64, num_warps=2)
         BD = min(CHANNELS, power_of_2(D))
@@ -78,7 +74,7 @@ class _Gnp(torch.autograd.Function):
             BR=BR, BE=BE, BD=BD, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(x, raw, pq, weight, power, centre, total, y)
-        ctx.pattern, ctx.edges, ctx.kind, ctx.nonneg, ctx.shape = pattern, edges, kind, nonneg, t_pos.shape
+        ctx.pattern, ctx.edges, ctx.kind, ctx.nonneg = pattern, edges, kind, nonneg
         return y
 
     @staticmethod
@@ -106,14 +102,13 @@ class _Gnp(torch.autograd.Function):
         by_weight, more = None, None
         if edges is not None:
             by_weight, more = edges.slopes(dots(pull, power, pattern, kind.positive), pq[:, :2])
-            by_weight = by_weight.to(weight.dtype) if ctx.needs_input_grad[5] else None
+            by_weight = by_weight.to(weight.dtype) if ctx.needs_input_grad[2] else None
         of_raw = x.new_empty(R, 4)
         launch(
             parameters_kernel, (R,), raw, pq, sums, inner, inner if more is None else more, of_raw, R, blocks, of_rows,
             P_MAX=kind.p_max, MORE=more is not None, BB=power_of_2(blocks), BI=power_of_2(of_rows), num_warps=4,
         )  # fmt: skip
-        columns = [column.reshape(ctx.shape) if ctx.shape else column.sum() for column in of_raw.unbind(1)]
-        return by_x, *columns, by_weight, None, None, None
+        return by_x, of_raw, by_weight, None, None, None
 
 
 def tile(pattern: Pattern) -> tuple[int, int]:

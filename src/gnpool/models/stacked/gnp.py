@@ -41,15 +41,16 @@ def gnp(aggr: GNPAggregation, x: Tensor, pattern: Pattern, weight: Tensor | None
     narrow = getattr(aggr, "narrow", False) and x.dtype == torch.float32
     dtype, offset = (torch.float32, OFFSET) if narrow else (torch.float64, 0.0)
     kind = Kind(aggr._widths["pos"], aggr.eps, aggr.p_max, dtype, offset)
-    raw = (aggr.raw_p_pos, aggr.raw_p_neg, aggr.raw_q_pos, aggr.raw_q_neg)
+    each = (aggr.raw_p_pos, aggr.raw_p_neg, aggr.raw_q_pos, aggr.raw_q_neg)
+    raw = torch.stack([value.expand(x.size(0)) for value in each], dim=1)  # (R, 4)
     y: Tensor
     if x.dtype in (torch.float32, torch.float64) and kernels(x.device.type).__name__ == "gnpool.ops.cuda.backend":
         from gnpool.models.stacked.cuda import gnp_on_cuda  # Triton is optional
 
-        y = gnp_on_cuda(x, *raw, weight, pattern, kind, aggr.nonneg)
+        y = gnp_on_cuda(x, raw, weight, pattern, kind, aggr.nonneg)
     else:
         v = x.abs() if aggr.nonneg == "abs" else x.relu() if aggr.nonneg == "relu" else x
-        y = _Gnp.apply(v, *raw, weight, pattern, kind)
+        y = _Gnp.apply(v, raw, weight, pattern, kind)
     return y if aggr.mix is None else affine(aggr.mix, y)
 
 
@@ -119,19 +120,9 @@ def slopes_of_rows(
 
 class _Gnp(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        t_pos: Tensor,
-        t_neg: Tensor,
-        q_pos: Tensor,
-        q_neg: Tensor,
-        weight: Tensor | None,
-        pattern: Pattern,
-        kind: Kind,
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, raw: Tensor, weight: Tensor | None, pattern: Pattern, kind: Kind) -> Tensor:
         parts, channels = x.size(0), x.size(2)
-        raw = torch.stack([value.expand(parts) for value in (t_pos, t_neg, q_pos, q_neg)], dim=1).double()  # (R, 4)
+        raw = raw.double()
         size = (1.0 + softplus(raw[:, :2])).clamp(max=kind.p_max)
         p, q = torch.cat([size[:, :1], -size[:, 1:]], dim=1), raw[:, 2:]
         power, ratio, centre = powers(x, p, kind.eps, kind.positive, kind.dtype, kind.offset)
@@ -144,7 +135,7 @@ class _Gnp(torch.autograd.Function):
         total = total.view(parts, -1, channels)
         y = root(total, p, q, centre, shift, pattern.log2_count.to(kind.dtype), kind.positive, kind.offset)
         ctx.save_for_backward(x, raw, p, weight, power, ratio, total, y)
-        ctx.pattern, ctx.edges, ctx.kind, ctx.shape = pattern, edges, kind, t_pos.shape
+        ctx.pattern, ctx.edges, ctx.kind = pattern, edges, kind
         return y.to(x.dtype)
 
     @staticmethod
@@ -158,7 +149,7 @@ class _Gnp(torch.autograd.Function):
         by_x, inner = slopes_of_rows(x, power, ratio, pulled.view_as(power), kind.eps, positive)
         by_weight = None
         if edges is not None:
-            if ctx.needs_input_grad[5]:
+            if ctx.needs_input_grad[2]:
                 by_weight, more = edges.slopes(edges.dots(flat, power.flatten(0, 1)), p)
                 by_weight = by_weight.to(weight.dtype)
             else:
@@ -171,5 +162,4 @@ class _Gnp(torch.autograd.Function):
         capped = p.abs() >= kind.p_max
         by_t = torch.where(capped, by_size.clamp(min=0.0), by_size) * raw[:, :2].sigmoid()
         of_raw = torch.cat([by_t, -LN2 * by_count], dim=1).to(x.dtype)  # (R, 4)
-        columns = [column.reshape(ctx.shape) if ctx.shape else column.sum() for column in of_raw.unbind(1)]
-        return by_x, *columns, by_weight, None, None
+        return by_x, of_raw, by_weight, None, None

@@ -39,10 +39,10 @@ from gnpool.ops.cpu.forward import (
     PIECE,
     RUN,
     entry_weight,
-    find_long,
     first_at,
     magnitude,
     next_task,
+    piece_of,
     removes,
     row_at,
 )
@@ -113,6 +113,17 @@ def slope_by_need(z, clip, eps, thr, m, power, power_64, gc, idle, low, high, sc
     fast = (m >= low) & (m <= high) & ((scan == 0) | (v == cast(0.0, z)) | (v >= tiny))
     careful = slope_any(z, clip, eps, thr, m, power_64, gc, idle, cast(1.0, z))
     return select(fast, slope(z, clip, eps, thr, m, power, gc, idle), careful)
+
+
+@njit(**INLINE)
+def is_lost(h, x, w, clip, thr, power, gc, tiny):
+    """Whether a slope h is infinite, or too small for a normal number where its product with x may count.
+
+    The latter needs -1 < p < 0: else a power as small as that is nothing beside the extreme's.
+    """
+    one, steep = cast(1.0, x), cast(-2.0, x)
+    small = (abs(h) < tiny) & (abs(x) > one) & (power > steep) & (power < -one)
+    return (abs(h) == np.inf) | (small & (magnitude(x * w, clip) > thr) & (gc != cast(0.0, x)))
 
 
 @compiled
@@ -294,7 +305,7 @@ def bwd_sources_kernel(args, eps):
     tiny = cast(2.0 ** float_facts(eps)[0], eps)
     blocks = (D + BLOCK - 1) // BLOCK
     power, thr, a_t, prod, lane = stack(eps), stack(eps), stack(eps), stack(eps), stack(eps)
-    slopes, instead = stack(eps), stack(eps)  # of one edge, and times its weight where they are infinite
+    slopes, lost = stack(eps), stack(np.int8(0))  # of one edge, and which of them its type cannot hold
     power_64, a_64, dead = stack(0.0), stack(0.0), stack(np.int8(0))
     low, high, scan = stack(eps), stack(eps), stack(np.int8(0))
     last = t_ptr[N]
@@ -328,12 +339,7 @@ def bwd_sources_kernel(args, eps):
                     break
                 start, n = t_ptr[j], t_ptr[j + 1] - t_ptr[j]
                 r = j * D + c0
-                i = np.int64(0)
-                if base < first_key:
-                    i = (first_key - base + PIECE - 1) // PIECE
-                slot = np.int64(-1)
-                if n > PIECE:
-                    slot = long[2 * find_long(long, n_long, j) + 1] + i
+                i, slot = piece_of(long, n_long, j, n, base, first_key)
                 while (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0):
                     t = start + i * PIECE
                     hi = min(start + n, t + PIECE)
@@ -379,42 +385,36 @@ def bwd_sources_kernel(args, eps):
                             if state == 2:
                                 state = np.int8(has_denormal(x, r, nb, w0, clip, tiny))
                             if state != 0:
-                                endless = np.int64(0)
                                 for d in range(nb):
-                                    v, g0 = x[r + d], pack[at + D + d]
+                                    g0 = pack[at + D + d]
                                     i0 = select(dead[d] != 0, zero, g0 * zero)
                                     slopes[d] = slope_by_need(
-                                        v * w0, clip, eps, thr[d], pack[at + d], power[d], power_64[d], g0, i0,
+                                        x[r + d] * w0, clip, eps, thr[d], pack[at + d], power[d], power_64[d], g0, i0,
                                         low[d], high[d], scan[d], tiny,
                                     )  # fmt: skip
-                                    endless |= np.int64(abs(slopes[d]) == np.inf)
-                                if endless != 0:
-                                    for d in range(nb):
-                                        instead[d] = zero
-                                        if abs(slopes[d]) == np.inf:
-                                            slopes[d] = zero
-                                            instead[d] = slope_any(
-                                                x[r + d] * w0, clip, eps, thr[d], pack[at + d], power_64[d],
-                                                pack[at + D + d], zero, w0,
-                                            )  # fmt: skip
-                                for d in range(nb):
-                                    a_t[d] += w0 * slopes[d]
-                                    prod[d] = slopes[d] * x[r + d]
-                                if endless != 0:
-                                    for d in range(nb):
-                                        if instead[d] != zero:
-                                            a_t[d] += instead[d]
-                                            prod[d] = slope_any(
-                                                x[r + d] * w0, clip, eps, thr[d], pack[at + d], power_64[d],
-                                                pack[at + D + d], zero, x[r + d],
-                                            )  # fmt: skip
                             else:
                                 for d in range(nb):
-                                    v, g0 = x[r + d], pack[at + D + d]
+                                    g0 = pack[at + D + d]
                                     i0 = select(dead[d] != 0, zero, g0 * zero)
-                                    d0 = slope(v * w0, clip, eps, thr[d], pack[at + d], power[d], g0, i0)
-                                    a_t[d] += w0 * d0
-                                    prod[d] = d0 * v
+                                    slopes[d] = slope(x[r + d] * w0, clip, eps, thr[d], pack[at + d], power[d], g0, i0)
+                            any_lost = np.int64(0)
+                            if state != 0 or dw_at != 0:
+                                for d in range(nb):
+                                    v, g0 = x[r + d], pack[at + D + d]
+                                    lost[d] = is_lost(slopes[d], v, w0, clip, thr[d], power[d], g0, tiny)
+                                    any_lost |= np.int64(lost[d])
+                            if any_lost != 0:
+                                for d in range(nb):
+                                    slopes[d] = select(lost[d] != 0, zero, slopes[d])
+                            for d in range(nb):
+                                a_t[d] += w0 * slopes[d]
+                                prod[d] = slopes[d] * x[r + d]
+                            if any_lost != 0:
+                                for d in range(nb):
+                                    if lost[d] != 0:
+                                        v, m, g0 = x[r + d], pack[at + d], pack[at + D + d]
+                                        a_t[d] += slope_any(v * w0, clip, eps, thr[d], m, power_64[d], g0, zero, w0)
+                                        prod[d] = slope_any(v * w0, clip, eps, thr[d], m, power_64[d], g0, zero, v)
                             if dw_at != 0:
                                 place = t_eid[t] if has_eid else t
                                 total = lane_sum(prod, lane, nb)

@@ -87,6 +87,16 @@ def first_at(ptr, S, key):
 
 
 @njit(**INLINE)
+def span_of(ptr, S, task, blocks, span):
+    """The keys that a task takes, from the first to the one that is too large, and the segment to begin with."""
+    first_key = (task // blocks) * span
+    s = first_at(ptr, S, first_key)
+    if s > 0 and ptr[s] - ptr[s - 1] > PIECE:
+        s -= 1
+    return first_key, first_key + span, s
+
+
+@njit(**INLINE)
 def removes(p, form):
     """Whether entries up to eps are removed."""
     return form == REMOVE or (form == NORM and p < 0.0)
@@ -166,6 +176,18 @@ def find_long(long, n_long, s):
         else:
             hi = mid
     return lo
+
+
+@njit(**INLINE)
+def piece_of(long, n_long, s, n, base, first_key):
+    """The first piece of segment s that a task takes, and its slot of partial results; -1 where n is no long one."""
+    i = np.int64(0)
+    if base < first_key:
+        i = (first_key - base + PIECE - 1) // PIECE
+    slot = np.int64(-1)
+    if n > PIECE:
+        slot = long[2 * find_long(long, n_long, s) + 1] + i
+    return i, slot
 
 
 @njit(**INLINE)
@@ -252,23 +274,13 @@ def fwd_kernel(args, eps):
             for d in range(nb):
                 q_64[d] = q[c0 + d]
             last_block = block
-        first_key = (task // blocks) * span
-        stop_key = first_key + span
-        s = first_at(ptr, S, first_key)
-        if s > 0 and ptr[s] - ptr[s - 1] > PIECE:
-            s -= 1
+        first_key, stop_key, s = span_of(ptr, S, task, blocks, span)
         while s < S:
             base = ptr[s] - ptr[0] + s
             if base >= stop_key:
                 break
             start, n = ptr[s], ptr[s + 1] - ptr[s]
-            i = np.int64(0)
-            if base < first_key:
-                i = (first_key - base + PIECE - 1) // PIECE
-            slot = np.int64(-1)
-            if n > PIECE:
-                where = find_long(long, n_long, s)
-                slot = long[2 * where + 1] + i
+            i, slot = piece_of(long, n_long, s, n, base, first_key)
             while (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0):
                 lo = start + i * PIECE
                 hi = min(start + n, lo + PIECE)

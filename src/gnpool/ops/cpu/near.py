@@ -46,12 +46,12 @@ from gnpool.ops.cpu.forward import (
     PARTS,
     PIECE,
     entry_weight,
-    find_long,
-    first_at,
     magnitude,
     next_task,
     order_key,
+    piece_of,
     row_at,
+    span_of,
 )
 from gnpool.ops.form import REMOVE
 
@@ -235,22 +235,13 @@ def near_kernel(args, eps):
             last_block = block
         if nn == 0:
             continue
-        first_key = (task // blocks) * span
-        stop_key = first_key + span
-        s = first_at(ptr, S, first_key)
-        if s > 0 and ptr[s] - ptr[s - 1] > PIECE:
-            s -= 1
+        first_key, stop_key, s = span_of(ptr, S, task, blocks, span)
         while s < S:
             base = ptr[s] - ptr[0] + s
             if base >= stop_key:
                 break
             start, n = ptr[s], ptr[s + 1] - ptr[s]
-            i = np.int64(0)
-            if base < first_key:
-                i = (first_key - base + PIECE - 1) // PIECE
-            slot = np.int64(-1)
-            if n > PIECE:
-                slot = long[2 * find_long(long, n_long, s) + 1] + i
+            i, slot = piece_of(long, n_long, s, n, base, first_key)
             while (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0):
                 lo = start + i * PIECE
                 hi = min(start + n, lo + PIECE)

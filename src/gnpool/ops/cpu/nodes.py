@@ -39,12 +39,12 @@ from gnpool.ops.cpu.forward import (
     PARTS,
     PIECE,
     RUN,
-    find_long,
     finish,
-    first_at,
     magnitude,
     next_task,
+    piece_of,
     removes,
+    span_of,
 )
 from gnpool.ops.form import KEEP, NORM, REMOVE
 
@@ -157,22 +157,13 @@ def node_sum_kernel(args, eps):
             inv_p[d] = 1.0 / p[c0 + d]
             q_64[d] = q[c0 + d]
             m_64[d] = np.float64(center[c0 + d])
-        first_key = (task // blocks) * span
-        stop_key = first_key + span
-        s = first_at(ptr, S, first_key)
-        if s > 0 and ptr[s] - ptr[s - 1] > PIECE:
-            s -= 1
+        first_key, stop_key, s = span_of(ptr, S, task, blocks, span)
         while s < S:
             base = ptr[s] - ptr[0] + s
             if base >= stop_key:
                 break
             n = ptr[s + 1] - ptr[s]
-            i = np.int64(0)
-            if base < first_key:
-                i = (first_key - base + PIECE - 1) // PIECE
-            slot = np.int64(-1)
-            if n > PIECE:
-                slot = long[2 * find_long(long, n_long, s) + 1] + i
+            i, slot = piece_of(long, n_long, s, n, base, first_key)
             while (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0):
                 e = ptr[s] + i * PIECE
                 hi = min(ptr[s + 1], e + PIECE)
@@ -292,22 +283,13 @@ def node_slope_kernel(args, eps):
         for d in range(nb):
             thr[d] = eps if removes(p[c0 + d], form) else zero
             unit[d] = np.float64(center[c0 + d])
-        first_key = (task // blocks) * span
-        stop_key = first_key + span
-        j = first_at(t_ptr, N, first_key)
-        if j > 0 and t_ptr[j] - t_ptr[j - 1] > PIECE:
-            j -= 1
+        first_key, stop_key, j = span_of(t_ptr, N, task, blocks, span)
         while j < N:
             base = t_ptr[j] - t_ptr[0] + j
             if base >= stop_key:
                 break
             n = t_ptr[j + 1] - t_ptr[j]
-            i = np.int64(0)
-            if base < first_key:
-                i = (first_key - base + PIECE - 1) // PIECE
-            slot = np.int64(-1)
-            if n > PIECE:
-                slot = long[2 * find_long(long, n_long, j) + 1] + i
+            i, slot = piece_of(long, n_long, j, n, base, first_key)
             while (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0):
                 t = t_ptr[j] + i * PIECE
                 hi = min(t_ptr[j + 1], t + PIECE)

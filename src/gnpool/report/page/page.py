@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gnpool.display.poolings import NAMES
-from gnpool.report.answer import Answer, answer
+from gnpool.report.answer import PageAnswer, answer
 from gnpool.report.fitted import fit_answer, fit_boxes, fit_pooling
 from gnpool.report.grids import run_so_far
 from gnpool.report.page.headline import headline
@@ -21,13 +21,13 @@ from gnpool.report.page.plane import HIGH, LOW, Walk, crystals_table, ends_table
 from gnpool.report.page.runs import runs_section
 from gnpool.report.page.sizes import FLOOR, size_figures, size_lines
 from gnpool.report.page.tables import anchor, html_sheet, mark, number_table, overview, pairs_table, sheets
-from gnpool.report.study import Study
+from gnpool.report.study import StoredStudy
 from gnpool.report.verdicts import Counts, by_kind, is_published
 
 LONG = 80  # characters of an answer: beyond, its letters are smaller
 
 
-def page(study: Study) -> str:
+def page(study: StoredStudy) -> str:
     """A study as a complete HTML document."""
     sections = {
         name: content
@@ -66,7 +66,7 @@ def page(study: Study) -> str:
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{body}</body></html>\n'
 
 
-def answer_of(study: Study) -> Answer:
+def answer_of(study: StoredStudy) -> PageAnswer:
     """What stands on top: the answer of a fit, or what the tables say."""
     return answer(study.tables) if study.fit is None else fit_answer(study.fit)
 
@@ -96,14 +96,14 @@ ENDS = (  # of a way: the branch, the end of the button's id, its text and what 
 NAV = {"sizes": "Sizes", "tables": "Tables", "plane": "Plane", "learning": "Learning", "runs": "Runs"}
 
 
-def _top(study: Study, sections: Mapping[str, Markup]) -> Markup:
+def _top(study: StoredStudy, sections: Mapping[str, Markup]) -> Markup:
     links = [tag("a", NAV[name], href=f"#{name}") for name in sections]
     switch = tag("button", "Dark", id="theme", type="button", hidden=True)
     where = tag("span", tag("strong", "gnpool"), " ", Path(study.name).name or study.name)
     return tag("header", where, tag("nav", *links, aria_label="Sections"), switch, class_="top")
 
 
-def _answer(first: Answer, study: Study) -> Markup:
+def _answer(first: PageAnswer, study: StoredStudy) -> Markup:
     long = len(str(first)) > LONG
     title = tag("h1", first.before, tag("em", first.weight), first.after, ".", class_="long" if long else None)
     more = [tag("p", line.replace(" %", "\N{NO-BREAK SPACE}%"), class_="lede") for line in first.more]
@@ -195,7 +195,7 @@ def _has_spread(table: Mapping[str, Any]) -> bool:
     return any((cell.get("ours") or {}).get("std") is not None for cell in table["cells"])
 
 
-def _plane(found: Sequence[Walk], study: Study) -> Markup:
+def _plane(found: Sequence[Walk], study: StoredStudy) -> Markup:
     chooser = None
     if found:
         first = found[0].branches
@@ -268,7 +268,7 @@ def _live() -> Markup:
     )
 
 
-def _learning(study: Study) -> Markup | None:
+def _learning(study: StoredStudy) -> Markup | None:
     plain, other = learning_figures(study.trainings)
     if not plain and not other:
         return None

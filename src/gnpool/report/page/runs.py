@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from gnpool.report.fitted import fit_facts, fit_machine
 from gnpool.report.page.markup import Markup, tag
 from gnpool.report.page.tables import number_table
-from gnpool.report.study import Study, Training
+from gnpool.report.study import StoredStudy, Training
 
 SEARCH = {"all": "every setting with every seed", "point": "every setting once, then the best with every seed"}
 SETTING = {
@@ -21,7 +21,7 @@ SETTING = {
 }  # shown of a setting
 
 
-def runs_section(study: Study) -> Markup:
+def runs_section(study: StoredStudy) -> Markup:
     """The section that says where the numbers come from."""
     metas = [table.get("meta", {}) for table in study.tables]
     trained = study.trainings

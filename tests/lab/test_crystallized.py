@@ -12,7 +12,7 @@ from gnpool.display.models import CRYSTAL
 from gnpool.engine import StoppedError
 from gnpool.lab import PRESETS, TABLES, Cell, Table, reproduce, table_results
 from gnpool.lab.recipes import Exam, Recipe
-from gnpool.lab.recipes.crystallised import crystallised
+from gnpool.lab.recipes.crystallized import crystallized
 from gnpool.lab.recipes.forms import as_stored
 from gnpool.lab.recipes.jobs import RecipeJob
 from gnpool.lab.recipes.models import GRAPH_TASKS, SET_TASKS, graph_gnp, node, set_model
@@ -37,7 +37,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def small() -> Table:
     return Table(
-        "small", "", "MAPE", (Cell("GNP", "x", HARMONIC, Exam()), Cell("GNP*", "x", crystallised(HARMONIC), Exam()))
+        "small", "", "MAPE", (Cell("GNP", "x", HARMONIC, Exam()), Cell("GNP*", "x", crystallized(HARMONIC), Exam()))
     )
 
 
@@ -48,17 +48,17 @@ def record_of(store: Store, recipe: Recipe) -> Record:
 
 
 def test_the_key_says_what_it_was_made_from() -> None:
-    learned, star = HARMONIC.key(PAPER, "all"), crystallised(HARMONIC).key(PAPER, "all")
+    learned, star = HARMONIC.key(PAPER, "all"), crystallized(HARMONIC).key(PAPER, "all")
     assert learned["preset"] == "paper-1fe8bd5f"  # of units that exist: it must never change
     assert star == {**learned, "table": "crystal", "model": "gnp*", "method": 3}
-    assert crystallised(HARMONIC).base == HARMONIC
+    assert crystallized(HARMONIC).base == HARMONIC
     score = Exam().key(star, PAPER, HARMONIC.spec)
     assert score["table"] == "score"
     assert score != Exam().key(learned, PAPER, HARMONIC.spec)
 
 
-def test_what_earlier_ways_of_crystallising_made_is_found(tmp_path: Path) -> None:
-    store, newest = Store(tmp_path), crystallised(HARMONIC)
+def test_what_earlier_ways_of_crystallizing_made_is_found(tmp_path: Path) -> None:
+    store, newest = Store(tmp_path), crystallized(HARMONIC)
     assert as_stored(newest, store, SMOKE, "all") == newest
     for method in (1, 2, 3):
         store.put(newest.key(SMOKE, "all") | {"method": method}, scores={}, tensors={}, meta={})
@@ -70,24 +70,24 @@ def test_what_earlier_ways_of_crystallising_made_is_found(tmp_path: Path) -> Non
 
 
 def test_it_stands_beside_gnp_in_every_synthetic_table() -> None:
-    tables = {name for name, table in TABLES.items() if any(cell.recipe.crystallised for cell in table.cells)}
+    tables = {name for name, table in TABLES.items() if any(cell.recipe.crystallized for cell in table.cells)}
     without = {"ablation_a", "ablation_b", "behavior_app", "act", "fig_pq"}  # about the learned exponents themselves
     assert tables == set(TABLES) - without
     for name in tables:
-        made = [cell for cell in TABLES[name].cells if cell.recipe.crystallised]
+        made = [cell for cell in TABLES[name].cells if cell.recipe.crystallized]
         assert all(CRYSTAL in f"{cell.row} {cell.column}" for cell in made)
         assert all(cell.recipe.base in TABLES[name].recipes for cell in made)
 
 
 def test_a_unit_holds_the_choice_of_every_seed_and_its_weights(store: Store) -> None:
-    record = record_of(store, crystallised(HARMONIC))
+    record = record_of(store, crystallized(HARMONIC))
     assert [crystal["seed"] for crystal in record.scores["crystals"]] == [0, 1]
     for crystal in record.scores["crystals"]:
         assert set(crystal["poolings"]) == {"aggr", "readout"}
         assert crystal["tried"][0]["stage"] == "given"
         assert all(trial["loss"] is None or math.isfinite(trial["loss"]) for trial in crystal["tried"])
         assert crystal["reason"]
-    models = stored_models(store, crystallised(HARMONIC), SMOKE)
+    models = stored_models(store, crystallized(HARMONIC), SMOKE)
     assert list(models) == [0, 1]
     assert not any(model.training for model in models.values())
     names = {f"loss/{seed}/{name}" for seed, model in models.items() for name in model.state_dict()}
@@ -119,7 +119,7 @@ def test_without_training_only_what_is_stored_is_done(tmp_path: Path, store: Sto
     learned = record_of(store, HARMONIC)
     empty.put(learned.key, scores=learned.scores, tensors=learned.tensors, meta=learned.meta)
     run_tables(empty, SMOKE, [small()], jobs=1, train=False)
-    assert record_of(empty, crystallised(HARMONIC)).scores == record_of(store, crystallised(HARMONIC)).scores
+    assert record_of(empty, crystallized(HARMONIC)).scores == record_of(store, crystallized(HARMONIC)).scores
 
 
 def test_without_tests_only_trainings_are_done(tmp_path: Path, store: Store) -> None:
@@ -147,7 +147,7 @@ class Stop:
 
 
 def test_stopped_on_the_way_it_goes_on_from_there(tmp_path: Path, store: Store) -> None:
-    star, learned = crystallised(HARMONIC), record_of(store, HARMONIC)
+    star, learned = crystallized(HARMONIC), record_of(store, HARMONIC)
     expected = record_of(store, star)
 
     def study(folder: Path, stop: Stop) -> Store:
@@ -264,7 +264,7 @@ def test_the_reading_names_the_right_pooling_in_four_of_five_seeds(recipe: Recip
 @pytest.mark.parametrize("task", GRAPH_TASKS)
 def test_graph_tasks_are_exact_on_every_structure(task: str, structure: str) -> None:
     exam = Exam() if structure == "ER" else Exam(structure=STRUCTURE_OF[structure])
-    assert mean(errors(crystallised(graph_gnp(task)), exam)) <= (0.1 if structure == "ER" else 0.2)
+    assert mean(errors(crystallized(graph_gnp(task)), exam)) <= (0.1 if structure == "ER" else 0.2)
 
 
 @pytest.mark.parametrize("cell", [c for c in TABLES["fig_size"].cells if "GNP*, " in c.row], ids=lambda c: c.row)
@@ -280,13 +280,13 @@ UNSURE = pytest.mark.xfail(reason="3.26 against 3.14: for one seed of five valid
 )
 def test_sets_are_not_worse_than_learned(task: str) -> None:
     learned = set_model(task, "basic/gnp")
-    assert mean(errors(crystallised(learned), Exam())) <= mean(errors(learned, Exam())) + 1e-6
+    assert mean(errors(crystallized(learned), Exam())) <= mean(errors(learned, Exam())) + 1e-6
 
 
 def test_bfs_is_exact() -> None:
-    assert mean(errors(crystallised(node("bfs", "gnp")), Exam())) < 5e-4
+    assert mean(errors(crystallized(node("bfs", "gnp")), Exam())) < 5e-4
 
 
 def test_shortest_is_not_worse_than_the_hand_picked_minimum() -> None:
-    star = mean(errors(crystallised(node("shortest", "gnp")), Exam()))
+    star = mean(errors(crystallized(node("shortest", "gnp")), Exam()))
     assert star <= mean(errors(node("shortest", "min"), Exam()))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from gnpool.lab.classification.folds import Ids
+from gnpool.models.stacked.folds import Ids
 from gnpool.models.stacked.replicas import Graphs, GraphStack, Neighbors
 
 NONE = -1  # in place of a graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnpool.lab.classification.folds import FOLDS, SEEDS, Fold, shuffled, split
+from gnpool.models.stacked.folds import FOLDS, SEEDS, Fold, shuffled, split
 
 
 def test_seeds_are_twenty_and_different() -> None:

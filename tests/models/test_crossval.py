@@ -14,10 +14,10 @@ from torch_geometric.data import Data
 from torch_geometric.utils import erdos_renyi_graph, to_undirected
 
 from gnpool.engine import StoppedError
-from gnpool.lab.classification import crossval
-from gnpool.lab.classification.crossval import FoldStack, Method, train_stack
-from gnpool.lab.classification.folds import Fold, split
-from gnpool.lab.classification.graph_bank import GraphBank
+from gnpool.models.stacked import crossval
+from gnpool.models.stacked.crossval import FoldStack, Method, train_stack
+from gnpool.models.stacked.folds import Fold, split
+from gnpool.models.stacked.graph_bank import GraphBank
 from gnpool.training import Setting
 
 RUNS = [Fold(8971, 0), Fold(8971, 3), Fold(85688, 7)]

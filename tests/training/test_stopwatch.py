@@ -6,8 +6,8 @@ import pytest
 
 from gnpool.lab import TABLES, reproduce
 from gnpool.lab.recipes.presets import get_preset
-from gnpool.lab.running.stopwatch import FILE, SAVE_SECONDS, Stopwatch
 from gnpool.store import Store
+from gnpool.training.stopwatch import FILE, SAVE_SECONDS, Stopwatch
 
 
 class Clock:
@@ -21,7 +21,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr("gnpool.lab.running.stopwatch.time", found)
+    monkeypatch.setattr("gnpool.training.stopwatch.time", found)
     return found
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from gnpool.lab.classification.crossval import FoldStack, train_stack
-from gnpool.lab.classification.graph_bank import GraphBank
+from gnpool.models.stacked.crossval import FoldStack, train_stack
+from gnpool.models.stacked.graph_bank import GraphBank
 from gnpool.training.optimizer import StackedOptimizer
-from tests.lab.test_crossval import RUNS, dataset, method
+from tests.models.test_crossval import RUNS, dataset, method
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
 SINGLE, DOUBLE = torch.float32, torch.float64

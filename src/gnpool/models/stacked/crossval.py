@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from gnpool.engine import StoppedError
-from gnpool.lab.classification.folds import Fold, Ids, shuffled, split
-from gnpool.lab.classification.graph_bank import NONE, GraphBank
 from gnpool.models import ASAPClassifier, SAGClassifier
+from gnpool.models.stacked.folds import Fold, Ids, shuffled, split
 from gnpool.models.stacked.gnp import set_range
+from gnpool.models.stacked.graph_bank import NONE, GraphBank
 from gnpool.models.stacked.replicas import Dice
 from gnpool.nn import GNPAggregation
 from gnpool.store.errors import Damaged

@@ -43,7 +43,7 @@ def split(graphs: int, run: Fold, folds: int = FOLDS) -> FoldGraphs:
         folds (int, optional): Number of folds. (default: ``10``)
 
     Example:
-        >>> from gnpool.lab.classification.folds import Fold, split
+        >>> from gnpool.models.stacked.folds import Fold, split
         >>> parts = split(25, Fold(8971, 0))
         >>> len(parts.train), len(parts.val), len(parts.test)
         (20, 2, 3)

@@ -17,10 +17,10 @@ from gnpool.insight.crystallize import FRESH, SETTINGS
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import STAR, Exam, Recipe
 from gnpool.lab.recipes.training import CRITERIA, chosen_models
-from gnpool.lab.running.stopwatch import Stopwatch
 from gnpool.store import Record
 from gnpool.tasks import Task
 from gnpool.training.machine import describe_machine
+from gnpool.training.stopwatch import Stopwatch
 
 SMOKE: dict[str, Any] = {"epochs": 1, "trials": 1}  # options of crystallize
 # Of node tasks: their steps take ten times as long, and no refit is exact after a few of them; so fewer, longer ones.
@@ -29,9 +29,9 @@ EARLIER_EXACT = 1e-3  # of the loss of the model as given: what earlier methods 
 NODE_EPOCHS = 1 / 3  # of those that the learned models had
 
 
-def crystallised(recipe: Recipe) -> Recipe:
+def crystallized(recipe: Recipe) -> Recipe:
     """The recipe of the same models with their learned poolings made exact: the row ``GNP*`` beside ``GNP``."""
-    return dataclasses.replace(recipe, model=recipe.model + STAR, crystallised=True)
+    return dataclasses.replace(recipe, model=recipe.model + STAR, crystallized=True)
 
 
 def node_epochs(preset: Preset, task: Task) -> int:
@@ -39,7 +39,7 @@ def node_epochs(preset: Preset, task: Task) -> int:
     return max(20, round(NODE_EPOCHS * preset.epochs_of(task)))
 
 
-def crystallise(
+def crystallize_chosen(
     recipe: Recipe,
     preset: Preset,
     learned: Record,
@@ -49,7 +49,7 @@ def crystallise(
     progress: Callable[[float], None],
     check: Callable[[], None],
 ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
-    """Crystallise the models that the validation loss chose, seed by seed: scores, tensors and meta data for the store.
+    """Crystallize the models that the validation loss chose, seed by seed: scores, tensors and meta data for the store.
 
     It sees the training and validation data of the recipe. Node tasks run on ``device``, all others on the CPU: their
     refits are so short that a GPU would spend its time starting. Refits keep their states in ``checkpoint`` and go on
@@ -79,13 +79,13 @@ def crystallise(
     return scores, tensors, {**describe_machine(device), "preset": preset.name, "seconds": clock.seconds}
 
 
-def validation_of(crystallised: Record) -> float:
+def validation_of(crystallized: Record) -> float:
     """The mean validation loss over the seeds of what was chosen; infinite if a seed has no model.
 
     What :func:`~gnpool.insight.crystallize` takes for exact counts as 0: below that, rounding decides.
     """
     losses = []
-    for crystal in crystallised.scores["crystals"]:
+    for crystal in crystallized.scores["crystals"]:
         tried = [trial for trial in crystal.get("tried", ()) if trial["stage"] != "screened"]  # as given, then refitted
         loss = next((trial["loss"] for trial in tried if trial["text"] == crystal["text"]), None)
         if loss is None:
@@ -95,12 +95,12 @@ def validation_of(crystallised: Record) -> float:
     return math.fsum(losses) / len(losses)
 
 
-def made_anew(crystallised: Record) -> str:
+def made_anew(crystallized: Record) -> str:
     """What the models are where most of them were trained anew with one pooling in every layer; else nothing.
 
     Such a model owes the choice of the pooling to the learned one, and none of its weights.
     """
-    crystals = crystallised.scores["crystals"]
+    crystals = crystallized.scores["crystals"]
     fresh = [crystal for crystal in crystals if str(crystal.get("text", "")).endswith(FRESH)]
     names = {name for crystal in fresh for layer in crystal["poolings"].values() for name in layer.values()}
     if 2 * len(fresh) <= len(crystals) or len(names) != 1:
