@@ -24,11 +24,11 @@ Medians = Mapping[tuple[str, str], float]  # by case and contender
 
 BLOCKS = {
     "speed": """\
-Forward and backward, with any p and q, beside PyG's sum: on an NVIDIA H200 \
-{cuda segments: PyG sum, both / gnpool, both} times as fast over segments
-and {cuda neighbors: gather + PyG sum, both / gnpool, both} times over neighbours, on two CPU cores \
-{neighbors: gather + PyG sum / gnpool, EdgeIndex} times over neighbours, and over segments it takes
-{segments: gnpool, index / PyG sum, index} times as long ([all timings](docs/speed.md)).""",
+Forward and backward, with any p and q, compared with PyG's sum ([all timings](docs/speed.md)):
+on an NVIDIA H200 gnpool is {cuda segments: PyG sum, both / gnpool, both} times as fast over segments and \
+{cuda neighbors: gather + PyG sum, both / gnpool, both} times over neighbours.
+On two CPU cores it is {neighbors: gather + PyG sum / gnpool, EdgeIndex} times as fast over neighbours, and takes \
+{segments: gnpool, index / PyG sum, index} times as long over segments.""",
     "cpu": """\
 | float32, forward and backward | gnpool | PyG sum | PyG power mean | composed of torch's own |
 |---|---|---|---|---|

@@ -48,11 +48,11 @@ def make(folder: Path, graphs: int, low: int, high: int, seed: int) -> None:
 def main() -> None:
     """Read the options and write the files."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--graphs", type=int, default=200)
+    parser.add_argument("folder", type=Path, help="where the three files are written")
+    parser.add_argument("--graphs", type=int, default=200, help="number of graphs (%(default)s)")
     parser.add_argument("--low", type=int, default=5, help="nodes of the smallest graph (%(default)s)")
     parser.add_argument("--high", type=int, default=40, help="nodes of the largest graph (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="where random numbers start (%(default)s)")
     options = parser.parse_args()
     make(options.folder, options.graphs, options.low, options.high, options.seed)
     print(f"wrote {options.folder}/graphs.csv, nodes.csv and edges.csv: {options.graphs} graphs")

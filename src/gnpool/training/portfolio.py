@@ -100,8 +100,8 @@ def fit_portfolio(
 
     Args:
         make_model (callable or torch.nn.Module): Makes the module, with :class:`gnpool.GNPAggregation` inside. If a
-            module is given, copies of it are trained, with new weights for each seed. A list holds several plans: each is
-            trained from its own starts, and validation chooses among all runs.
+            module is given, copies of it are trained, with new weights for each seed. A list holds several plans: each
+            is trained from its own starts, and validation chooses among all runs.
         train (Batches or Sequence[Data] or Iterable): The training data, as :func:`fit_many` takes it.
         loss (callable): ``loss(prediction, batch)``, one value per item, or their mean.
         validation (same as train, optional): Data that chooses the epoch and the run. Without it a tenth of the
