@@ -182,7 +182,7 @@ def study(target: str, epochs: int = EPOCHS, count: int = TRAIN) -> list[dict[st
                 crystal = crystallize(
                     copy.deepcopy(model), train, validation, loss, batch_size=BATCH, final_validation=False
                 )
-                row |= {"pooling": "GNP, crystallised", "validation": crystal.choice.loss, "chosen": 1}
+                row |= {"pooling": "GNP, crystallized", "validation": crystal.choice.loss, "chosen": 1}
                 rows.append(row | {"small": percent(crystal.model, small), "large": percent(crystal.model, large)})
     return rows
 

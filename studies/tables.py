@@ -338,13 +338,13 @@ def false_laws(runs: list[dict[str, Any]]) -> str:
 
 
 def crystals_table(runs: list[dict[str, Any]]) -> str:
-    """What trained networks were crystallised to, and their errors before and after."""
+    """What trained networks were crystallized to, and their errors before and after."""
     rows = []
     for run in sorted(runs, key=lambda run: (list(crystals.CASES).index(run["case"]), run["seed"])):
         text = run["text"].replace("learned GNP", "learned")
         cells = [f"{run['learned']:.2g} %", text, crystals.shown(run), f"{run['steps']:,}"]
         rows.append([crystals.CASES[run["case"]].text, *cells])
-    return table(["target", "learned network", "crystallised to", "crystallised network", "steps"], rows)
+    return table(["target", "learned network", "crystallized to", "crystallized network", "steps"], rows)
 
 
 def crystals_counts(runs: list[dict[str, Any]]) -> str:

@@ -15,7 +15,7 @@ def test_the_table_of_the_page_is_that_of_the_stored_runs() -> None:
 
 def test_every_contender_is_stored_with_every_target_and_seed() -> None:
     rows = comparison.read()
-    names = [*comparison.poolings(torch.ones(15)), "GNP, crystallised"]
+    names = [*comparison.poolings(torch.ones(15)), "GNP, crystallized"]
     for target in comparison.TARGETS:
         for name in names:
             chosen = [row for row in rows if (row["target"], row["pooling"], row["chosen"]) == (target, name, "1")]
