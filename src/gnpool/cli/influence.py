@@ -23,7 +23,7 @@ CHECKED = 10_000  # simulations that measure the chosen seeds
 
 app = typer.Typer(
     name="influence",
-    help="Estimate how far something spreads in a graph, and choose where it should start.",
+    help="Estimate how far things spread in a graph, and choose seeds.",
     epilog="GRAPH has lines 'source target probability', plain or gzipped; 'simulate --help' describes the format.",
     no_args_is_help=True,
     rich_markup_mode=None,
