@@ -28,7 +28,7 @@ def read_graph(name: str, split: str, probability: str, nodes: int | None = None
     archive = graphs_zip()
     if archive is None:
         raise OSError(
-            "the graphs of MONSTOR's study are not at hand; put graphs.zip, with the files graphs/*.txt of "
+            "the graphs of the influence study are not at hand; put graphs.zip, with the files graphs/*.txt of "
             f"github.com/jihoonko/asonam20-monstor, into a folder 'monstor' and set {VARIABLE} to the folder above it"
         )
     member = f"graphs/{name}_{split}_{probability}.txt"
