@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 .PHONY: setup demo test test-lowest test-cluster lint bench docs lock mutants clean help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.stamp ## create .venv and install gnpool with its development tools
 

@@ -8,7 +8,8 @@ A series uses one folder. A run is killed by SIGKILL at a random moment within t
 started again, up to five times; then it may finish. A run that finishes before its moment starts again in an empty
 folder. Scores, weights and files must equal those of the undisturbed run bit by bit. The number of the series decides
 on the moments. Every other series writes a checkpoint after each step instead of every 30 seconds, so that it is
-killed while it writes, and resumes in the middle of an epoch. Outcomes go to results/reliability.json.
+killed while it writes, and resumes in the middle of an epoch. Outcomes go to results/reliability.json;
+a folder that differs is kept in build/kills.
 
 Runs are forked from a process that has imported everything. Only the runs of ``processes`` and ``ray`` (`--only ray`,
 which needs Ray) are separate programs; in half of their series the workers are killed, too.
@@ -59,12 +60,18 @@ def reproducing(folder: Path, *options: str) -> str:
     else:
         reproduce([TABLE], folder, preset="smoke", jobs=1, device="cpu")
     (table,) = json.loads((folder / "results.json").read_text())["tables"]
-    del table["meta"]["seconds"]
+    timeless(table)
     parts = [json.dumps(table, sort_keys=True).encode()]
     for record in sorted(Store(folder, create=False).records(tensors=True), key=lambda one: json.dumps(one.key)):
         parts.append(json.dumps([record.key, record.scores], sort_keys=True).encode())
         parts += [tensor_bytes(value) for _, value in sorted((record.tensors or {}).items())]
     return digest(*parts)
+
+
+def timeless(result: dict[str, Any]) -> None:
+    """Take out how long it took, and the commit: it changes if somebody commits meanwhile."""
+    for name in ("seconds", "commit"):
+        result["meta"].pop(name, None)
 
 
 def fitting(folder: Path) -> str:
@@ -83,7 +90,7 @@ def fitting(folder: Path) -> str:
     study = run_study(table, Options(epochs=2, seeds=1), checkpoint=folder / "cache")
     write_result(folder / "out", study, answer(study))
     result = json.loads((folder / "out" / "fit.json").read_text())
-    del result["meta"]["seconds"]
+    timeless(result)
     files = sorted(path for path in (folder / "out").rglob("model.*"))
     return digest(json.dumps(result, sort_keys=True).encode(), *(path.read_bytes() for path in files))
 
@@ -189,6 +196,8 @@ def series(kind: str, number: int, wanted: str, seconds: float, folder: Path) ->
                 child.kill(everything=number % 4 < 2)
                 kills += 1
         ends.append(found)
+        if found != wanted:
+            folder.rename(PLACE / f"find-{kind}-{number}-{len(ends)}")  # to compare with undisturbed-...
     shutil.rmtree(folder, ignore_errors=True)
     return {"kills": kills, "ends": len(ends), "same": set(ends) == {wanted}}
 

@@ -55,8 +55,9 @@ def test_nodes_without_neighbours_are_grown_where_there_were_some(size: int, alo
     assert (len(np.unique(edges)) < 30) == alone
 
 
-def test_weights_of_rows_do_not_hide_a_law() -> None:
+@pytest.mark.parametrize("scale", [1.0, 1e-8], ids=["about 1", "of large targets"])
+def test_weights_of_rows_do_not_hide_a_law(scale: float) -> None:
     random = np.random.default_rng(0)
-    values, weights = random.random((50, 3)) + 0.5, 10 ** random.uniform(-2, 2, 50)
+    values, weights = random.random((50, 3)) + 0.5, scale * 10 ** random.uniform(-2, 2, 50)
     found = search._screen(values, 3 * values[:, 1], np.zeros(3), weights, False, "relative")
     assert min(found)[1] == (1,)
