@@ -414,6 +414,17 @@ def test_grown_graphs_keep_degree_or_density(way):
     assert degree.min() > 0
 
 
+def test_shares_of_classes_are_measured_on_more_grown_graphs():
+    """A cut one hundredth of the spread away gives other classes to about one set in a hundred."""
+    sample = Sample.of(sets(60, torch.sum, low=8, high=9))
+    law, near = (Law((Term(0, (MAX,)),), (1.0,), 0.0, "set", ("x",), (cut,), (0, 1)) for cut in (0.97, 0.98))
+    trust = certify(sample, "set", law, [near], 1.0)
+    larger = grown(sample, 2, "degree", count=100)
+    assert len(larger.starts) == 101
+    assert 0.0 < trust.apart < 0.5
+    assert trust.apart * 100 == pytest.approx(round(trust.apart * 100))
+
+
 def test_trust_ends_where_rivals_part():
     """x n / 8 and x part by a factor that grows with the size: 10 % is passed at twice the size."""
     sample = Sample.of(sets(60, torch.sum, low=8, high=9))

@@ -13,6 +13,7 @@ from gnpool.insight.laws.space import Level, Sample, Term, values_of
 
 FACTORS = (2, 4, 8, 16)
 GROWN = 8  # graphs of each size
+GROWN_CLASSES = 100  # where each of them has a class, and differences are shares of them
 MOST_NODES = 20_000  # the most nodes of a grown graph
 MOST_DENSE = 1000  # graphs with at most this many nodes on average are also grown with the same density
 FEWER_NODES = 2000  # the most nodes of a graph whose neighbourhoods grow
@@ -33,7 +34,7 @@ class Trust:
     parted: tuple[float, ...]
 
 
-def grown(sample: Sample, factor: int, way: str, seed: int = 0) -> Sample:
+def grown(sample: Sample, factor: int, way: str, seed: int = 0, count: int = GROWN) -> Sample:
     """Random graphs ``factor`` times as large: edges of the same degree or density, nodes drawn from given ones. With
     :data:`NEIGHBOURHOODS` nodes have ``factor`` times as many neighbours instead.
 
@@ -41,7 +42,7 @@ def grown(sample: Sample, factor: int, way: str, seed: int = 0) -> Sample:
     """
     random = np.random.default_rng([seed, factor, (*WAYS, NEIGHBOURHOODS).index(way)])
     sizes = np.diff(sample.starts)
-    chosen = random.choice(len(sizes), GROWN)
+    chosen = random.choice(len(sizes), count)
     new = np.minimum(sizes[chosen] * factor, MOST_NODES)
     if way == NEIGHBOURHOODS:
         new = np.minimum(sizes[chosen], FEWER_NODES)
@@ -97,9 +98,10 @@ def certify(
     largest = largest_of(sample, level)
     size, apart, holds = largest, 0.0, True
     parted = np.zeros(len(rivals))
+    count = GROWN_CLASSES if law.cuts and level != "node" else GROWN
     for factor in FACTORS:
         ways = ways_of(sample, level, factor)
-        here = np.max([_apart(grown(sample, factor, way), law, rivals) for way in ways], axis=0)
+        here = np.max([_apart(grown(sample, factor, way, count=count), law, rivals) for way in ways], axis=0)
         parted = np.maximum(parted, here)
         worst = float(here.max(initial=0.0))
         holds = holds and worst <= tolerance and error * factor**slope <= tolerance
