@@ -28,7 +28,7 @@ EXCEPTIONS = {  # name: why its docstring has no example
     "gnpool.theory.WidthRow": "compare_widths, which gives it, takes many seconds",
     "gnpool.theory.compare_widths": "it takes many seconds",
     "gnpool.theory.run_checks": "it takes many seconds",
-    "gnpool.theory.Study": "run_study takes a minute; the tests of the room run it",
+    "gnpool.theory.TheoryStudy": "run_study takes a minute; the tests of the room run it",
     "gnpool.theory.run_study": "it takes a minute; the tests of the room run it",
 }
 

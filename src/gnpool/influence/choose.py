@@ -40,6 +40,13 @@ def choose_seeds(
         first_batch (int, optional): Nodes evaluated together in the first look. (default: ``100``)
         device (torch.device or str, optional): Where the model computes. (default: ``"cpu"``)
         progress (callable, optional): Called with the number of seeds so far, and of all.
+
+    Example:
+        >>> import numpy as np
+        >>> from gnpool.influence import CascadeGraph, choose_seeds
+        >>> star = CascadeGraph(5, np.zeros(4, int), np.arange(1, 5), np.full(4, 0.5))  # from node 0 to all others
+        >>> choose_seeds(star, 1, method="degree").seeds
+        [0]
     """
     if model is None and method == "degree":
         return degree_seeds(graph, count)
