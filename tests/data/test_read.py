@@ -285,16 +285,16 @@ def test_columns_are_refused_where_there_are_none(argument: str, tmp_path: Path)
 BAD_FUNCTIONS = {
     "raises": (
         "def graphs():\n    raise RuntimeError('line\\nby line')",
-        r"did not return a list \(RuntimeError: line by l",
+        r"did not return a list of graphs \(RuntimeError: line by l",
     ),
-    "none": ("def graphs(): pass", r"did not return a list \(TypeError: 'NoneType' object is not iterable\)"),
+    "none": ("def graphs(): pass", r"did not return a list of graphs \(TypeError: 'NoneType' object is not iterable\)"),
     "argument": (
         "def graphs(n): return n",
-        r"did not return a list \(TypeError: graphs\(\) missing 1 required",
+        r"did not return a list of graphs \(TypeError: graphs\(\) missing 1 required",
     ),
     "stops on the way": (
         "def graphs():\n    yield 1\n    assert False",
-        r"did not return a list \(AssertionError\)",
+        r"did not return a list of graphs \(AssertionError\)",
     ),
     "others": ("def graphs(): return [1]", r"expected a list of Data, got int as graph 0"),
     "syntax": ("def graphs(:", r"the module cannot be imported \(SyntaxError: "),
@@ -335,7 +335,7 @@ BAD_TABLES: dict[str, tuple[dict[str, str | None], str]] = {
     "graph twice": ({"graphs": GRAPHS + "a,1\n"}, r"graphs.csv, line 4, column 'graph': the graph 'a' is repeated"),
     "node twice": (
         {"nodes": NODES + "b,7,1,C\n"},
-        r"nodes.csv, line 7, column 'node': the node '7' of graph 'b' stands",
+        r"nodes.csv, line 7, column 'node': the node '7' of graph 'b' is repeated",
     ),
     "graph without nodes": (
         {"graphs": GRAPHS + "c,1\n"},

@@ -17,6 +17,7 @@ from gnpool.data.table import Floats
 from gnpool.fit.measures import Measures, of_classes, of_errors, of_numbers, of_several
 
 TASKS = ("regression", "classification")
+LEVELS = ("graph", "node")
 MOST_CLASSES = 20  # whole numbers with more different values are not taken for classes
 ITEMS_PER_CLASS = 5
 TIE = 1e-6  # of two classes with equal weight, the more frequent one is likelier by this much
@@ -173,8 +174,10 @@ class Problem:
             raise ValueError("'problem' must have a weight for each class")
         if problem.task == "classification" and len(problem.classes) < 2:
             raise ValueError("'problem' must have two classes or more")
-        if problem.task not in TASKS or problem.level not in ("graph", "node"):
-            raise ValueError(f"'problem' must be one of {TASKS}, got {problem.task!r}")
+        if problem.task not in TASKS:
+            raise ValueError(f"'problem' must have a task among {TASKS}, got {problem.task!r}")
+        if problem.level not in LEVELS:
+            raise ValueError(f"'problem' must have a level among {LEVELS}, got {problem.level!r}")
         return problem
 
 

@@ -23,8 +23,8 @@ class PageAnswer:
         counts (Mapping): Verdicts of the published cells, by kind of model; empty if there are none.
 
     Example:
-        >>> from gnpool.report import Answer
-        >>> str(Answer("GNP matches or beats the paper in ", "9 of 10", " published cells"))
+        >>> from gnpool.report import PageAnswer
+        >>> str(PageAnswer("GNP matches or beats the paper in ", "9 of 10", " published cells"))
         'GNP matches or beats the paper in 9 of 10 published cells'
     """
 

@@ -36,7 +36,7 @@ def _colors(names: Sequence[str], known: Mapping[str, int]) -> list[int]:
     Example:
         >>> from gnpool.report.page.learning import _colors
         >>> _colors(["GNP", "max", "sum", "mean", "min"], {"GNP": 0, "sum": 1, "min": 2})
-        [0, 3, 1, 4, -1]
+        [0, 2, 1, 3, -1]
     """
     shown = names[:COLORED]
     free = iter([color for color in range(COLORS) if color not in {known.get(name) for name in shown}])

@@ -31,8 +31,8 @@ def page(study: StoredStudy) -> str:
     """A study as a complete HTML document.
 
     Example:
-        >>> from gnpool.report import Study, page
-        >>> text = page(Study("results/mine"))
+        >>> from gnpool.report import StoredStudy, page
+        >>> text = page(StoredStudy("results/mine"))
         >>> text[:15], "results/mine" in text
         ('<!doctype html>', True)
     """
@@ -77,10 +77,10 @@ def answer_of(study: StoredStudy) -> PageAnswer:
     """The answer at the top of the page: that of a fit, or that of the tables.
 
     Example:
-        >>> from gnpool.report import Study, answer_of
+        >>> from gnpool.report import StoredStudy, answer_of
         >>> cell = {"row": "GNP", "column": "harmonic", "ours": None, "paper": {"mean": 1.1, "std": 0.8}}
         >>> table = {"table": "t", "cells": [{**cell, "verdict": "matched"}], "meta": {"notes": ""}}
-        >>> print(answer_of(Study("results", tables=[table])))
+        >>> print(answer_of(StoredStudy("results", tables=[table])))
         GNP matches or beats the paper in all 1 published cells
     """
     return answer(study.tables) if study.fit is None else fit_answer(study.fit)
