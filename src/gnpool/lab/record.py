@@ -158,7 +158,9 @@ def place(key: Key) -> str:
 
 
 def _by_deviations(cell: dict[str, Any]) -> dict[str, Any]:
-    """The cell, with one fact added: whether its deviation alone would match it, or was needed for a match."""
+    """A cell with one more fact: if it is matched, whether the paper's deviations alone match it; otherwise, whether
+    deviations would.
+    """
     ours, paper, metric = cell["ours"], cell["paper"], cell["metric"]
     if ours is None or paper is None or metric == "COUNT":
         return cell

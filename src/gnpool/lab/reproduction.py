@@ -59,8 +59,8 @@ def reproduce(
         datasets (Sequence[str], optional): Data sets of cross-validations to train on. (default: all)
         train (bool, optional): Whether to train missing models. Otherwise only stored models are crystallized and
             tested. (default: ``True``)
-        test (bool, optional): Whether to crystallize and test models trained on generated data. Without it a rented GPU
-            only trains, and another call on any machine does the rest. (default: ``True``)
+        test (bool, optional): Whether to crystallize and test models trained on generated data. Otherwise this call
+            only trains, for example on a rented GPU, and another call on any machine does the rest. (default: ``True``)
         engine (str, optional): ``"local"`` for this machine, or ``"ray"`` for a Ray cluster, with the same scores.
             (default: ``"local"``)
         address (str, optional): Address of a running Ray cluster. (default: a cluster on this machine is started)
@@ -103,7 +103,7 @@ def reproduce(
 
 
 def families(tables: Sequence[AnyTable]) -> list[list[AnyTable]]:
-    """Groups of tables that run together because they may share jobs; the first table of all runs first."""
+    """Groups of tables that run together because they may share jobs, in the order of all tables."""
     found: dict[str, list[AnyTable]] = {}
     order = table_names()
     for table in sorted(tables, key=lambda table: order.index(table.id)):

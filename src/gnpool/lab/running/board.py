@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gnpool.lab.running.job import Job, JobPart, Report
 
-ALMOST = 0.999  # share of a part that has not reported its end
+ALMOST = 0.999  # largest share shown for a part that has not reported its end
 
 
 @dataclass(frozen=True)
