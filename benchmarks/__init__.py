@@ -1,4 +1,4 @@
-"""Speed as ratios: gnpool beside its baselines, in one process, on an idle machine. Run ``python -m benchmarks``."""
+"""Speed as ratios: gnpool and its baselines in one process, on an idle machine. Run ``python -m benchmarks``."""
 
 from pathlib import Path
 

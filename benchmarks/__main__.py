@@ -25,12 +25,12 @@ EXTRA = ("first call", "memory")
 
 
 def main() -> int:
-    """Parse, check, time, print, store."""
+    """Parse the arguments; check the machine; time, print and store the cases."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("cases", nargs="*", help=f"which to run (default: all): {', '.join([*CASES, *EXTRA])}")
+    parser.add_argument("cases", nargs="*", help=f"cases to run (default: all): {', '.join([*CASES, *EXTRA])}")
     parser.add_argument("--csv", type=Path, default=RESULTS, help="where to append the rows (default: %(default)s)")
     parser.add_argument("--no-tests", action="store_true", help="do not run the operator's tests first")
-    parser.add_argument("--busy", action="store_true", help="measure on a busy machine too; nothing is stored then")
+    parser.add_argument("--busy", action="store_true", help="measure on a busy machine too, and store nothing")
     parser.add_argument("--most", type=float, metavar="SECONDS", help="begin no further case after this many seconds")
     arguments = parser.parse_args()
     names = arguments.cases or [*CASES, *EXTRA]
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def tests_pass() -> bool:
-    """Whether the operator's tests are green."""
+    """Whether the operator's tests pass."""
     print("running the operator's tests ...", file=sys.stderr)
     command = [sys.executable, "-m", "pytest", "-q", "-x", "tests/ops/test_values.py", "tests/ops/test_edges.py"]
     return subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False).returncode == 0
@@ -88,7 +88,7 @@ def run(case: Case) -> list[dict[str, object]]:
 
 
 def figure(promise: Promise, timings: dict[str, Timing]) -> tuple[str, float]:
-    """The measured ratio of a promise, in words and as a number."""
+    """The measured ratio of a promise, as text and as a number."""
     time = timings[promise.numerator].median
     if promise.denominator is None:
         return f"{promise.numerator}, ms", time
@@ -98,7 +98,7 @@ def figure(promise: Promise, timings: dict[str, Timing]) -> tuple[str, float]:
 
 
 def report_first_call() -> None:
-    """Print what the first call of a process costs."""
+    """Print the cost of the first call of a process."""
     print("\nfirst call: seconds of the first forward and backward of a process, torch and gnpool imported")
     bounds = {"cpu": {"cold": 10.0, "cached": 0.5}}
     if torch.cuda.is_available():
@@ -119,14 +119,14 @@ def report_memory() -> None:
 
 
 def verdict(what: str, figure: float, bound: float, moonshot: bool = False) -> None:
-    """Print a figure beside its bound."""
+    """Print a number beside its bound."""
     kind, missed = ("moonshot", "not yet") if moonshot else ("promised", "MISSED")
     outcome = "ok" if figure <= bound else missed
     print(f"  {what:<46} {figure:7.3f}  ({kind}: at most {bound:.3g}) {outcome}; torch {torch.__version__}")
 
 
 def row(case: Case, contender: str, timing: Timing) -> dict[str, object]:
-    """One line of the CSV."""
+    """A row of the CSV file."""
     values = (
         datetime.datetime.now(datetime.UTC).date().isoformat(),
         case.name,
@@ -143,7 +143,7 @@ def row(case: Case, contender: str, timing: Timing) -> dict[str, object]:
 
 
 def store(rows: list[dict[str, object]], path: Path) -> None:
-    """Append the rows, with a header in a new file."""
+    """Append the rows; a new file gets a header."""
     new = not path.exists()
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
@@ -154,7 +154,7 @@ def store(rows: list[dict[str, object]], path: Path) -> None:
 
 
 def hardware(device: str = "cpu") -> str:
-    """The processor and how many cores of it there are for us; for a case on a GPU, that too."""
+    """The processor and the number of cores available to us; for a case on a GPU, also the GPU."""
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -165,7 +165,7 @@ def hardware(device: str = "cpu") -> str:
 
 
 def versions() -> str:
-    """Python's and the libraries' versions."""
+    """The versions of Python and of the libraries."""
     there = {d.name.lower() for d in importlib.metadata.distributions()}
     found = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES if name in there]
     return " ".join([f"python {platform.python_version()}", *found])

@@ -1,4 +1,4 @@
-"""The cases: each has an input, its contenders, and the ratios that we promise."""
+"""The cases: each has an input, its contenders, and the ratios that gnpool promises."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Call = Callable[[], object]
 class Promise:
     """``numerator / (times * denominator) <= bound``, in time; without a denominator, in milliseconds.
 
-    A moonshot is a bound that we hope to reach one day.
+    A moonshot is a bound that is hoped for, but not promised.
     """
 
     numerator: str
@@ -32,9 +32,9 @@ class Promise:
 
 @dataclass(frozen=True)
 class Case:
-    """One input: ``make()`` builds it and returns the contenders, calls without arguments.
+    """One input; ``make()`` builds it and returns the contenders, which are calls without arguments.
 
-    A sample takes at least ``seconds``, if given, so that several calls in a row are timed, as in real use.
+    If ``seconds`` is given, a sample takes at least this long: several calls in a row are timed, as in real use.
     """
 
     name: str
@@ -67,7 +67,7 @@ def case(
 
 @dataclass
 class Step:
-    """Forward and backward of ``pool`` for x and p, as a training step does it."""
+    """Forward and backward pass of ``pool`` for x and p, as in a training step."""
 
     pool: Callable[..., Tensor]
     x: Tensor
@@ -83,7 +83,7 @@ class Step:
 
 
 def composed(x: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor) -> Tensor:
-    """The operator composed of torch's operations, without rules for edge cases, as one would write it (p > 0)."""
+    """The operator composed of torch's operations in the obvious way, without rules for edge cases (p > 0)."""
     scaled = p * (x.abs() + 1e-6).log()
     top = scatter(scaled.detach(), index, dim_size=size, reduce="max")
     total = scatter((scaled - top[index]).exp(), index, dim_size=size)
@@ -92,12 +92,12 @@ def composed(x: Tensor, index: Tensor, size: int, p: Tensor, q: Tensor) -> Tenso
 
 
 def exponents() -> list[Tensor]:
-    """A learnable p and q."""
+    """Learnable p and q."""
     return [torch.tensor(1.7, requires_grad=True), torch.tensor(0.3, requires_grad=True)]
 
 
 def segments(rows: int, sizes: int, channels: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Non-negative rows in ``sizes`` segments of random lengths, sorted: x, index, ptr."""
+    """Non-negative rows in ``sizes`` sorted segments of random lengths: x, index, ptr."""
     torch.manual_seed(0)
     index = torch.randint(0, sizes, (rows,)).sort().values
     ptr = torch.searchsorted(index, torch.arange(sizes + 1))
@@ -160,7 +160,7 @@ def _wide() -> dict[str, Call]:
 
 
 def graph(nodes: int, source: Tensor, destination: Tensor) -> tuple[Tensor, EdgeIndex]:
-    """The edges as a plain tensor and as a sorted EdgeIndex whose lists are built."""
+    """The edges as a plain tensor, and as a sorted EdgeIndex whose lists are built."""
     edges = EdgeIndex(torch.stack([source, destination]), sparse_size=(nodes, nodes)).sort_by("col").values
     edges.get_csr(), edges.get_csc()
     return edges.as_tensor(), edges

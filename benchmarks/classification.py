@@ -25,15 +25,15 @@ from gnpool.models.stacked.crossval import FoldStack, Method
 from gnpool.models.stacked.folds import Fold, split
 from gnpool.models.stacked.graph_bank import GraphBank
 
-DATASET = "NCI1"  # whose sizes and settings the cases have
+DATASET = "NCI1"  # the cases have its sizes and settings
 GRAPHS, CHANNELS = 1280, 37
 RUNS = 30  # three seeds of ten folds
-MOST_TIME = 1.3  # of an epoch with GNP, in those of the original
-LEAST_GAIN = 5  # of runs side by side, in time against one after another
+MOST_TIME = 1.3  # time of an epoch with GNP, as a multiple of the original's
+LEAST_GAIN = 5  # time of runs one after another, as a multiple of their time side by side
 
 
 def molecules(count: int = GRAPHS) -> list[Data]:
-    """Graphs like those of NCI1: trees of 10 to 50 nodes with two edges more, one of 37 labels at each node."""
+    """Graphs like those of NCI1: trees of 10 to 50 nodes with two more edges, and one of 37 labels at each node."""
     generator = torch.Generator().manual_seed(0)
     graphs = []
     for k in range(count):
@@ -58,7 +58,7 @@ def method_of(family: str, variant: str = ORIGINAL, dataset: str = DATASET) -> M
 
 
 class SideBySide:
-    """A step of ``count`` runs, putting their batches together included."""
+    """A step of ``count`` runs, including the work of putting their batches together."""
 
     def __init__(self, bank: GraphBank, method: Method, count: int) -> None:
         self.stack = FoldStack(bank, method, runs(count))
@@ -82,7 +82,7 @@ class SideBySide:
 
 
 class PygNet(torch.nn.Module):
-    """The original network of a family as one writes it with PyG's layers."""
+    """The original network of a family, written with PyG's layers in the usual way."""
 
     def __init__(self, family: str, channels: int, hidden: int) -> None:
         super().__init__()
@@ -164,13 +164,13 @@ for _family in FAMILIES:
 
 
 def epoch_of(bank: GraphBank, method: Method, count: int, epochs: int) -> tuple[float, float | None]:
-    """Seconds of an epoch of ``count`` runs side by side, the fastest of a few, and MiB at the peak on a GPU."""
+    """Seconds of an epoch of ``count`` runs side by side (the fastest of several), and peak MiB on a GPU."""
     cuda = bank.device.type == "cuda"
     stack = FoldStack(bank, method, runs(count))
     times = []
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    for _ in range(epochs + 1):  # the first one compiles, and is not counted
+    for _ in range(epochs + 1):  # the first epoch compiles, and is not counted
         start = time.perf_counter()
         stack.train_epoch()
         if cuda:
@@ -180,11 +180,11 @@ def epoch_of(bank: GraphBank, method: Method, count: int, epochs: int) -> tuple[
 
 
 def main() -> int:
-    """Print an epoch of every network side by side, original and with GNP, and of the originals one by one."""
+    """Print an epoch of every network: side by side, original and with GNP, and the originals one by one."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.classification", description=__doc__)
     parser.add_argument("--dataset", default="made up", help="D&D, PROTEINS or NCI1 (default: graphs like NCI1's)")
-    parser.add_argument("--runs", type=int, default=RUNS, help="runs side by side (default: %(default)s)")
-    parser.add_argument("--epochs", type=int, default=3, help="timed (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=RUNS, help="number of runs side by side (default: %(default)s)")
+    parser.add_argument("--epochs", type=int, default=3, help="number of timed epochs (default: %(default)s)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()
     device = torch.device(arguments.device)

@@ -1,11 +1,11 @@
 """Compares learned poolings, which are trained on sets of 5 to 14 numbers and tested on sets of 50 to 149.
 
 ``python -m benchmarks.comparison`` trains everything (some minutes on one core), writes ``comparison.csv`` and prints
-the table of ``docs/comparison.md``; ``--table`` prints it from the file.
+the table of ``docs/comparison.md``; ``--table`` prints the table from the file.
 
-Each model is a pooling and one linear layer without bias. An element is (x, 1), so that a pooling can count. The
-trainer, the rates (two), the seeds (three) and the rule of choice (validation loss, sets of the training sizes) are the
-same for all. Errors are the sum of absolute errors over the sum of targets, in percent.
+Each model is a pooling and one linear layer without bias. An element is (x, 1), so that a pooling can count. All models
+have the same trainer, two rates, three seeds, and the same rule of choice: validation loss on sets of the training
+sizes. Errors are the sum of absolute errors over the sum of targets, in percent.
 
 GenAgg (https://arxiv.org/abs/2306.13826) and LAF (https://arxiv.org/abs/2012.08482) are composed here of torch's own
 operations, by the formulas of their papers; they are not the authors' programs.
@@ -43,9 +43,9 @@ FIELDS = ("target", "pooling", "lr", "seed", "validation", "small", "large", "ch
 SMALL, LARGE = (5, 15), (50, 150)
 TRAIN, OTHER = 512, 256
 EPOCHS, BATCH = 80, 32
-SEEDS = (10, 11, 12)  # of the models
+SEEDS = (10, 11, 12)  # seeds of the models
 DATA = 100  # the first of four seeds of the sets: training, validation, small and large tests
-RATES = (1e-1, 3e-2)  # of everything, p and q included
+RATES = (1e-1, 3e-2)  # for all parameters, including p and q
 
 TARGETS: dict[str, Callable[[Tensor], Tensor]] = {
     "max": lambda x: x.max(),
@@ -58,7 +58,7 @@ TARGETS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class GenAgg(torch.nn.Module):
-    """f^-1(n^(alpha - 1) sum f(x - beta mean)): f and its inverse are networks, tied by a loss of their own."""
+    """f^-1(n^(alpha - 1) sum f(x - beta mean)): f and its inverse are networks, tied by a separate loss."""
 
     def __init__(self, hidden: int = 8, latent: int = 4) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class Net(torch.nn.Module):
 
 
 def draw(target: str, count: int, sizes: tuple[int, int], seed: int) -> list[Data]:
-    """Sets of uniform numbers of [s/10, s], each set with its own scale s of [0.2, 1]."""
+    """Sets of uniform numbers in [s/10, s]; each set has its own scale s in [0.2, 1]."""
     generator = torch.Generator().manual_seed(seed)
     sets = []
     for _ in range(count):
@@ -142,14 +142,14 @@ def draw(target: str, count: int, sizes: tuple[int, int], seed: int) -> list[Dat
 
 
 def percent(model: torch.nn.Module, sets: list[Data]) -> float:
-    """The error of a model in percent."""
+    """The error of a model, in percent."""
     batches = Batches(sets, 128, seed=None)
     errors = evaluate_items(model, batches, lambda prediction, batch: (prediction[:, 0] - batch.y).abs())
     return 100 * float(errors.mean()) / float(torch.stack([s.y for s in sets]).mean())
 
 
 def study(target: str, epochs: int = EPOCHS, count: int = TRAIN) -> list[dict[str, object]]:
-    """Every contender on one target: a row for each run."""
+    """Train every contender on one target: a row for each run."""
     train, validation = draw(target, count, SMALL, DATA), draw(target, OTHER, SMALL, DATA + 1)
     small, large = draw(target, OTHER, SMALL, DATA + 2), draw(target, OTHER, LARGE, DATA + 3)
     unit = float(torch.stack([s.y for s in train]).square().mean())
@@ -188,12 +188,12 @@ def study(target: str, epochs: int = EPOCHS, count: int = TRAIN) -> list[dict[st
 
 
 def number(value: float) -> str:
-    """A number with one decimal, if it is small."""
+    """A number, with one decimal if it is small."""
     return ">999" if value >= 999.5 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
 def table(rows: list[dict[str, str]]) -> str:
-    """Markdown: contenders by targets, the mean over seeds on small and on large sets."""
+    """The table in Markdown: contenders by targets, with means over seeds on small and on large sets."""
     names = list(dict.fromkeys(row["pooling"] for row in rows))
     lines = ["| pooling | " + " | ".join(TARGETS) + " |", "|---|" + "---|" * len(TARGETS)]
     for name in sorted(names, key=lambda name: not name.startswith("GNP")):
@@ -215,7 +215,7 @@ def read() -> list[dict[str, str]]:
 def main() -> None:
     """Train, write and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--table", action="store_true", help="print the table of the stored rows and train nothing")
+    parser.add_argument("--table", action="store_true", help="print the table of the stored rows, and train nothing")
     arguments = parser.parse_args()
     if not arguments.table:
         torch.set_num_threads(1)

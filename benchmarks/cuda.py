@@ -1,7 +1,7 @@
-"""Cases of the kernels on a GPU: against the memory floor, cuSPARSE and PyTorch Geometric.
+"""Cases of the kernels on a GPU: compared with the memory floor, cuSPARSE and PyTorch Geometric.
 
-A floor is a copy of as many bytes as must move, timed in the same run: every input read once, every output written
-once. What must move for neighbours is one row per edge.
+A floor is a copy of as many bytes as must move, timed in the same run: every input is read once, and every output
+written once. For neighbours, one row per edge must move.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Backward:
 
 
 def exponents() -> list[Tensor]:
-    """A learnable p and q on the GPU."""
+    """Learnable p and q on the GPU."""
     return [torch.tensor(value, device="cuda", requires_grad=True) for value in (1.7, 0.3)]
 
 
 def forward(pool: Callable[..., Tensor], x: Tensor) -> Call:
-    """The forward pass of a training step: it keeps what the backward pass needs."""
+    """The forward pass of a training step, which keeps what the backward pass needs."""
     x, (p, q) = x.detach().requires_grad_(), exponents()
     return lambda: pool(x, p, q)
 
@@ -65,7 +65,7 @@ def segments(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
 
 
 def random_graph(nodes: int, edges: int, hub: int = 0) -> tuple[Tensor, EdgeIndex]:
-    """Random edges, the first ``hub`` of them into node 0: sorted by destination, all lists built."""
+    """Random edges, the first ``hub`` of them into node 0, sorted by destination, with all lists built."""
     torch.manual_seed(0)
     ends = torch.randint(0, nodes, (2, edges), device="cuda")
     ends[1, :hub] = 0
@@ -74,7 +74,7 @@ def random_graph(nodes: int, edges: int, hub: int = 0) -> tuple[Tensor, EdgeInde
 
 
 def listed(ends: Tensor, nodes: int) -> EdgeIndex:
-    """Edges sorted by destination, with both orders that a pass needs."""
+    """Edges sorted by destination, with both orders that a forward and a backward pass need."""
     index = EdgeIndex(ends, sparse_size=(nodes, nodes)).sort_by("col").values
     index.get_csr(), index.get_csc()
     return index
@@ -88,7 +88,7 @@ def listed(ends: Tensor, nodes: int) -> EdgeIndex:
     Promise("gnpool, both", "PyG sum, both", 1 / 2.5),
     Promise("gnpool, both", "PyG power mean, both", 1 / 12),
     device="cuda",
-    seconds=0.05,  # steps in a row, as training takes them: the host is ahead of the device
+    seconds=0.05,  # steps in a row, as in training: the host is ahead of the device
 )
 def _segments() -> dict[str, Call]:
     x, ptr = segments()
@@ -238,13 +238,13 @@ def _replicas() -> dict[str, Call]:
 
 
 class Captured:
-    """What ``make`` returns as a CUDA graph: the work of the GPU without the host's, which takes about as long."""
+    """The result of ``make`` as a CUDA graph: the GPU's work without the host's, which takes about as long."""
 
     def __init__(self, make: Callable[[], Call]) -> None:
         stream, self.graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # a backward pass runs where its forward pass did
-            self.call = make()  # kept: the graph reads where its tensors lie
+        with torch.cuda.stream(stream):  # a backward pass runs on the stream of its forward pass
+            self.call = make()  # kept, because the graph reads from its tensors
             self.call(), self.call()
         torch.cuda.current_stream().wait_stream(stream)
         with torch.cuda.graph(self.graph, stream=stream):

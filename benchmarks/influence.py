@@ -1,6 +1,6 @@
-"""Cases of influence: cascades against a plain loop and against vectorised PyTorch, and a graph of ten million edges.
+"""Cases of influence: cascades compared with a plain loop and vectorised PyTorch, and a graph of ten million edges.
 
-``python -m benchmarks.influence`` measures the large graph; ``--gpu`` one million cascades in one call.
+``python -m benchmarks.influence`` measures the large graph; ``--gpu`` measures one million cascades in one call.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from gnpool.data import parse_edge_list
 from gnpool.influence import CascadeGraph, degree_seeds, simulate
 
 RUNS = 1000
-LOOPED, VECTORISED = 20, 200  # cascades that the baselines are timed for
+LOOPED, VECTORISED = 20, 200  # number of cascades that the baselines are timed with
 SEEDS = 100
 LARGE_NODES, LARGE_EDGES, LARGE_SEEDS = 1_000_000, 10_000_000, 50
 GPU_RUNS = 1_000_000
 
 
 def graph_of_the_study() -> CascadeGraph:
-    """Extended_test_BT, or a random graph of its size where the file is not at hand."""
+    """Extended_test_BT, or a random graph of its size if the file is not available."""
     folder = os.environ.get("GNPOOL_DATA", str(Path(__file__).resolve().parents[2] / "shared" / "data"))
     archive = Path(folder) / "monstor" / "graphs.zip"
     if archive.is_file():
@@ -46,7 +46,7 @@ def graph_of_the_study() -> CascadeGraph:
 
 
 def looped(graph: networkx.DiGraph, seeds: list[int], runs: int, rng: random.Random) -> float:
-    """The mean size of cascades as one writes them down."""
+    """The mean size of cascades, by a plain loop."""
     total = 0
     for _ in range(runs):
         active, frontier = set(seeds), list(seeds)
@@ -125,7 +125,7 @@ print(json.dumps({"read": read, "select": select, "simulate": cascades, "influen
 
 
 def write_large(path: Path, nodes: int, edges: int) -> None:
-    """A random graph with hubs, each edge with a probability around 0.05, as text."""
+    """A random graph with hubs, as text; each edge has a probability around 0.05."""
     rng = np.random.default_rng(0)
     key = np.zeros(0, dtype=np.int64)
     while key.size < edges:
@@ -144,7 +144,7 @@ def write_large(path: Path, nodes: int, edges: int) -> None:
 
 
 def large(nodes: int = LARGE_NODES, edges: int = LARGE_EDGES) -> dict[str, float]:
-    """Seconds and peak memory of reading, choosing by degree and simulating, in a process of its own."""
+    """Seconds and peak memory of reading, choosing by degree and simulating, in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.txt"
         write_large(path, nodes, edges)
@@ -155,7 +155,7 @@ def large(nodes: int = LARGE_NODES, edges: int = LARGE_EDGES) -> dict[str, float
 
 
 def gpu(runs: int = GPU_RUNS) -> dict[str, float]:
-    """Seconds of ``runs`` cascades in one call on a GPU, the second call, and what they found."""
+    """Seconds of ``runs`` cascades in the second call on a GPU, and the result."""
     graph = graph_of_the_study()
     seeds = degree_seeds(graph, SEEDS).seeds
     simulate(graph, [seeds], runs, device="cuda")
@@ -177,7 +177,7 @@ def gpu(runs: int = GPU_RUNS) -> dict[str, float]:
 
 
 def main() -> None:
-    """Parse, measure, print."""
+    """Parse, measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.influence", description=__doc__)
     parser.add_argument("--gpu", action="store_true", help="one million cascades in one call on a GPU")
     parser.add_argument("--nodes", type=int, default=LARGE_NODES)

@@ -1,9 +1,9 @@
 """One large graph: ``python -m benchmarks.large --edges 100_000_000 --channels 16``, on a GPU with ``--device cuda``.
 
-The graph is random, with 1 to 63 neighbours a node, compressed by destination. Four things are measured: forward and
-backward over all edges, in time per edge and peak memory; their errors at some nodes; a training step on sampled
-neighbours, and the part of it that goes into the lists by source; and how far a sum over samples is from the whole
-sum, with the true sizes and without.
+The graph is random, with 1 to 63 neighbours per node, compressed by destination. Four things are measured: the time per
+edge and peak memory of forward and backward over all edges; their errors at some nodes; a training step on sampled
+neighbours, with the share that builds the lists by source; and the bias of a sum over samples, with and without
+the true sizes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from torch import Tensor
 from gnpool import GNPAggregation, norm_pool_neighbors
 from gnpool.ops import library
 
-DEGREE = 32  # neighbours of a node, on average
+DEGREE = 32  # mean number of neighbours of a node
 FANOUTS = (15, 10)
-P, GROWTH, EPS = 1.7, 0.3, 1e-6  # what is pooled by; EPS is the default of the operator
+P, GROWTH, EPS = 1.7, 0.3, 1e-6  # the pooling's exponents; EPS is the operator's default
 
 
 class Graph(NamedTuple):
@@ -34,12 +34,12 @@ class Graph(NamedTuple):
 
     @property
     def nodes(self) -> int:
-        """How many there are."""
+        """The number of nodes."""
         return self.ptr.numel() - 1
 
 
 class Hop(NamedTuple):
-    """Sampled edges as samplers give them: the ``ptr`` of the nodes drawn for, their sources and true degrees."""
+    """Sampled edges as samplers return them: the ``ptr`` of the target nodes, their sources and true degrees."""
 
     ptr: Tensor
     source: Tensor
@@ -47,14 +47,14 @@ class Hop(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """The nodes whose features are read, and the hops from the outermost to the one that ends at the seeds."""
+    """The nodes whose features are read, and the hops from the outermost one to the one that ends at the seeds."""
 
     nodes: Tensor
     hops: list[Hop]
 
 
 def random_graph(edges: int, device: str) -> Graph:
-    """About so many edges, 1 to 63 into each node."""
+    """A random graph with about ``edges`` edges, 1 to 63 into each node."""
     nodes = edges // DEGREE
     degrees = torch.randint(1, 2 * DEGREE, (nodes,), device=device)
     ptr = torch.nn.functional.pad(degrees.cumsum(0), (1, 0))
@@ -62,14 +62,14 @@ def random_graph(edges: int, device: str) -> Graph:
 
 
 def sample(graph: Graph, seeds: Tensor, fanouts: tuple[int, ...] = FANOUTS) -> Sample:
-    """Neighbours drawn with repetition, hop by hop, by plain torch; the targets are the first nodes of each hop."""
+    """Draw neighbours with repetition, hop by hop, in plain torch; the targets are the first nodes of each hop."""
     nodes, hops = seeds, []
     for fanout in fanouts:
         degrees = graph.ptr[nodes + 1] - graph.ptr[nodes]
         place = (torch.rand(nodes.numel(), fanout, device=nodes.device) * degrees[:, None]).long()
         drawn = graph.source[graph.ptr[nodes][:, None] + place].flatten()
         both, inverse = torch.cat([nodes, drawn]).unique(return_inverse=True)
-        first = torch.full_like(both, both.numel())  # the targets keep their places, the others follow
+        first = torch.full_like(both, both.numel())  # the targets keep their places, and the other nodes follow
         first[inverse[: nodes.numel()]] = torch.arange(nodes.numel(), device=nodes.device)
         order = first.argsort(stable=True)
         rank = torch.empty_like(order)
@@ -97,7 +97,7 @@ class SampledNet(torch.nn.Module):
 
 
 class SampledStep:
-    """A training step on one sampled batch after another, whose shapes differ."""
+    """Training steps on one sampled batch after another; the batches have different shapes."""
 
     def __init__(self, batches: list[Sample], x: Tensor) -> None:
         self.batches, self.x, self.number = batches, x, 0
@@ -113,7 +113,7 @@ class SampledStep:
         return loss
 
     def lists(self) -> object:
-        """What a step does to get the edges by source; the outermost hop has features that need no gradient."""
+        """A step's work to get the edges by source; the outermost hop has features that need no gradient."""
         batch = self._next()
         return [
             library.transpose(hop.source, None, hop.ptr, outer.ptr.numel() - 1, False, "source")
@@ -121,7 +121,7 @@ class SampledStep:
         ]
 
     def all_lists(self) -> object:
-        """The same for every hop, as where the features are learned."""
+        """The same for every hop, for learned features."""
         batch = self._next()
         sizes = [batch.nodes.numel(), *(hop.ptr.numel() - 1 for hop in batch.hops[:-1])]
         return [
@@ -142,7 +142,7 @@ def batches(graph: Graph, seeds: int, count: int) -> list[Sample]:
 
 
 def seconds(call: Callable[[], object], device: str, times: int) -> float:
-    """The median of so many calls, after one."""
+    """The median time of ``times`` calls, after one call to warm up."""
     found = []
     for _ in range(times + 1):
         begin = time.perf_counter()
@@ -154,7 +154,7 @@ def seconds(call: Callable[[], object], device: str, times: int) -> float:
 
 
 def peak(device: str) -> float:
-    """The largest memory so far, GiB: of the GPU, or of this process."""
+    """The largest memory so far, in GiB: of the GPU, or of this process."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated() / 2**30
     status = Path("/proc/self/status").read_text().splitlines()
@@ -164,7 +164,7 @@ def peak(device: str) -> float:
 def errors(
     graph: Graph, x: Tensor, p: float, growth: float, nodes: int = 1_000, sources: int = 3
 ) -> tuple[float, float]:
-    """The worst relative errors, at some nodes, of the pooling of all edges and of the gradient of its sum."""
+    """The largest relative errors, at some nodes, of the pooling of all edges and of its sum's gradient."""
     x = x.detach().requires_grad_()
     y = norm_pool_neighbors(x, (graph.ptr, graph.source), p=p, growth=growth)
     y.sum().backward()
@@ -183,7 +183,7 @@ def errors(
 
 
 def _by_hand(graph: Graph, x: Tensor, nodes: Tensor, p: float, growth: float) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """The neighbours of some nodes and their rows in float64, and what these come to by the plain formula."""
+    """The neighbours of some nodes, their rows in float64, and the pooled values by the plain formula."""
     starts, counts = graph.ptr[nodes], graph.ptr[nodes + 1] - graph.ptr[nodes]
     group = torch.repeat_interleave(torch.arange(nodes.numel(), device=x.device), counts)
     place = torch.arange(group.numel(), device=x.device) - (counts.cumsum(0) - counts)[group]
@@ -196,7 +196,7 @@ def _by_hand(graph: Graph, x: Tensor, nodes: Tensor, p: float, growth: float) ->
 
 
 def whole(graph: Graph, channels: int, device: str, times: int) -> None:
-    """Forward and backward over all edges: nanoseconds an edge, peak memory, and the errors at some nodes."""
+    """Measure forward and backward over all edges: nanoseconds per edge, peak memory, and errors at some nodes."""
     x = torch.rand(graph.nodes, channels, device=device).requires_grad_()
     p = torch.tensor(P, device=device, requires_grad=True)
 
@@ -223,7 +223,7 @@ def whole(graph: Graph, channels: int, device: str, times: int) -> None:
 
 
 def sampled(graph: Graph, channels: int, device: str, seeds: int, times: int) -> None:
-    """Steps on sampled neighbours, and the bias of a sum."""
+    """Measure steps on sampled neighbours, and the bias of a sum."""
     x = torch.rand(graph.nodes, channels, device=device)
     begin = time.perf_counter()
     step = SampledStep(batches(graph, seeds, 4), x)
@@ -240,7 +240,7 @@ def sampled(graph: Graph, channels: int, device: str, seeds: int, times: int) ->
 
 
 def sum_bias(graph: Graph, x: Tensor, seeds: int, draws: int = 20) -> tuple[float, float]:
-    """By how much the mean over draws of a sum of sampled neighbours is off, with the true sizes and without."""
+    """The relative bias of the mean over draws of a sum of sampled neighbours, with and without the true sizes."""
     nodes = torch.arange(seeds, device=x.device)
     ptr = graph.ptr[: seeds + 1]
     exact = norm_pool_neighbors(x, (ptr, graph.source[: int(ptr[-1])]), p=1.0, growth=1.0, eps=0.0).double().sum()
@@ -256,12 +256,12 @@ def sum_bias(graph: Graph, x: Tensor, seeds: int, draws: int = 20) -> tuple[floa
 
 
 def main() -> None:
-    """Parse, build, measure, print."""
+    """Parse, build, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--edges", type=int, default=100_000_000)
     parser.add_argument("--channels", type=int, default=16)
-    parser.add_argument("--seeds", type=int, default=1_024, help="nodes of a sampled batch")
-    parser.add_argument("--times", type=int, default=3, help="measurements of each call")
+    parser.add_argument("--seeds", type=int, default=1_024, help="number of seed nodes of a sampled batch")
+    parser.add_argument("--times", type=int, default=3, help="number of measurements of each call")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     given = parser.parse_args()
     torch.manual_seed(0)

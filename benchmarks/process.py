@@ -43,7 +43,7 @@ print(json.dumps({"bytes": status("VmHWM") - before}))
 
 
 def first_call_seconds(device: str = "cpu") -> dict[str, float]:
-    """Seconds of the first forward and backward of a process: with nothing compiled yet, then from the disk cache."""
+    """Seconds of the first forward and backward of a process: with nothing compiled, then from the disk cache."""
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | {"NUMBA_CACHE_DIR": cache, "TRITON_CACHE_DIR": cache}
         states = ("cold", "cached")
@@ -51,7 +51,7 @@ def first_call_seconds(device: str = "cpu") -> dict[str, float]:
 
 
 def peak_bytes(nodes: int, edges: int, channels: int) -> int:
-    """Memory that a step of ``norm_pool_neighbors`` needs at its peak beside its input."""
+    """Peak memory of a step of ``norm_pool_neighbors``, beyond its input."""
     return int(_run(PEAK, str(nodes), str(edges), str(channels))["bytes"])
 
 

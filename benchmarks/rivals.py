@@ -1,6 +1,6 @@
-"""Cases against compiled rivals: PyG's aggregations under ``torch.compile``, and torch's own operations on segments.
+"""Cases with compiled rivals: PyG's aggregations under ``torch.compile``, and torch's own operations on segments.
 
-They need a C++ compiler on the CPU. Each compiled function has fixed shapes, which is the best that it can have.
+They need a C++ compiler on the CPU. Each compiled function has fixed shapes, which is the best case for it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ COMPILED: dict[str, Callable[[], Aggregation]] = {
 
 
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The function without a graph break, for the shapes it gets."""
+    """Compile the function without a graph break, for the shapes it gets."""
     return torch.compile(function, fullgraph=True, dynamic=False)
 
 
 def rivals(x: Tensor, index: Tensor, ptr: Tensor, compile_: Callable[..., Callable[..., Tensor]]) -> dict[str, Step]:
-    """Forward and backward of what others pool these segments with; ``index`` is in order."""
+    """Forward and backward of other libraries' poolings on these segments; ``index`` is sorted."""
     size, rows = ptr.numel() - 1, index[:, None].expand_as(x)
     lengths = ptr.diff()
     found = {}
@@ -69,7 +69,7 @@ def rivals(x: Tensor, index: Tensor, ptr: Tensor, compile_: Callable[..., Callab
             lambda x, reduce=reduce: x.new_zeros(size, x.size(1)).index_reduce(0, index, x, reduce, include_self=False),
             x,
         )
-    if importlib.util.find_spec("torch_scatter") is not None:  # it has to be built for the torch at hand
+    if importlib.util.find_spec("torch_scatter") is not None:  # it has to be built for the installed torch
         segment_csr = importlib.import_module("torch_scatter").segment_csr
         found["torch_scatter max"] = Step(lambda x: segment_csr(x, ptr, reduce="max"), x)
     return found
@@ -78,7 +78,7 @@ def rivals(x: Tensor, index: Tensor, ptr: Tensor, compile_: Callable[..., Callab
 def against_rivals(
     x: Tensor, index: Tensor, ptr: Tensor, compile_: Callable[..., Callable[..., Tensor]]
 ) -> dict[str, Call]:
-    """Ours with a learned p and q, with both under ``torch.compile``, and as the max; then all others."""
+    """Our operator with learned p and q, with both under ``torch.compile``, and as the max; then all others."""
     learned = [torch.tensor(value, device=x.device, requires_grad=True) for value in (1.7, 0.3)]
 
     def pool(x: Tensor, p: Tensor, q: Tensor) -> Tensor:
@@ -127,7 +127,7 @@ def _cuda_rivals() -> dict[str, Call]:
 
 
 class Net(torch.nn.Module):
-    """Two layers that pool neighbours and a readout."""
+    """A network of two layers that pool neighbours, and a readout."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class Net(torch.nn.Module):
 
 
 class Training:
-    """Forward and backward of a network over a batch of random graphs."""
+    """Forward and backward pass of a network on a batch of random graphs."""
 
     def __init__(self, net: Callable[..., Tensor], parameters: list[Tensor], batch: tuple[Tensor, Tensor, Tensor, int]):
         self.net, self.parameters, self.batch = net, parameters, batch
@@ -155,7 +155,7 @@ class Training:
 
 
 def batch_of_graphs(graphs: int, nodes: int, degree: int, channels: int) -> tuple[Tensor, Tensor, Tensor, int]:
-    """x, edge_index, batch and the number of graphs, all of one size; the edges are grouped by destination."""
+    """x, edge_index, batch and the number of graphs; all have one size, and edges are grouped by destination."""
     torch.manual_seed(0)
     count = graphs * nodes
     destination = torch.arange(count).repeat_interleave(degree)
@@ -165,7 +165,7 @@ def batch_of_graphs(graphs: int, nodes: int, degree: int, channels: int) -> tupl
 
 
 def eager_and_compiled(graphs: int, nodes: int, channels: int, device: str) -> dict[str, Call]:
-    """The same network, as it is and as one graph of ``torch.compile``."""
+    """A network run eagerly, and as one graph of ``torch.compile``."""
     x, edges, batch, count = batch_of_graphs(graphs, nodes, 10, channels)
     data = (x.to(device), edges.to(device), batch.to(device), count)
     net = Net(channels).to(device)

@@ -1,7 +1,7 @@
-"""How much faster two Ray workers are than one: ``python -m benchmarks.scaling``.
+"""Measures how much faster two Ray workers are than one: ``python -m benchmarks.scaling``.
 
-The trainings and exams of a table with one thread each; the cluster and its workers are started before. Promised: 1.6
-times the throughput with two workers, on two cores that have nothing else to do.
+They run the trainings and exams of a table with one thread each; the cluster and its workers are started before the
+measurement. Promised: 1.6 times the throughput with two workers, on two otherwise idle cores.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gnpool.store import Store
 
 
 def seconds(engine: Engine, table: str, preset: str, jobs: int) -> float:
-    """The time of a table in a new folder."""
+    """Seconds to run a table into a new folder."""
     with tempfile.TemporaryDirectory() as folder:
         store, device = Store(folder), torch.device("cpu")
         begin = time.monotonic()

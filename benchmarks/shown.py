@@ -1,9 +1,9 @@
-"""What README and docs/speed.md show of results.csv: ``python -m benchmarks.shown`` writes tables and picture anew.
+"""The numbers of results.csv in README and docs/speed.md: ``python -m benchmarks.shown`` rewrites tables and picture.
 
-A block between the lines ``<!-- benchmarks:NAME -->`` and ``<!-- benchmarks:end -->`` is the text of that
-name below. ``{case: contender}`` in it is the last median of that contender, in milliseconds;
-``{case: contender * 40}`` is a multiple of it, and ``{case: contender / contender}`` how many times as long the first
-one takes.
+A block between the lines ``<!-- benchmarks:NAME -->`` and ``<!-- benchmarks:end -->`` holds the text of that
+name below. ``{case: contender}`` in the text becomes the last median of that contender, in milliseconds;
+``{case: contender * 40}`` becomes a multiple of it, and ``{case: contender / contender}`` the ratio of the first
+time to the second.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ On two CPU cores it is {neighbors: gather + PyG sum / gnpool, EdgeIndex} times a
 | {training cuda: PyG, 3 one by one * 40}: PyG models one after another (3 timed, extrapolated) |""",
 }
 
-#: Bars of the picture: device, what is compared, how many times as long as gnpool it takes.
+#: Bars of the picture: the device, the comparison, and the time as a multiple of gnpool's.
 BARS = (
     ("H200", "segments: PyG power mean", "{cuda segments: PyG power mean, both / gnpool, both}"),
     ("H200", "segments: PyG sum", "{cuda segments: PyG sum, both / gnpool, both}"),
@@ -78,14 +78,14 @@ COLOURS = {"H200": "#0072B2", "2 CPU cores": "#D55E00"}
 
 
 def last_medians(path: Path = RESULTS) -> Medians:
-    """The last median of every contender on the machines that the pages speak of."""
+    """The last median of every contender on the machines that the pages mention."""
     with path.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["hardware"].startswith(MACHINES)]
     return {(row["case"], row["contender"]): float(row["median_ms"]) for row in rows}
 
 
 def written(text: str, medians: Medians) -> str:
-    """The text with numbers in place of fields."""
+    """The text with its fields replaced by numbers."""
     return FIELD.sub(lambda found: _number(found[1], found[2], medians), text)
 
 
@@ -99,7 +99,7 @@ def _number(case: str, what: str, medians: Medians) -> str:
 
 
 def draw(path: Path, medians: Medians) -> None:
-    """Bars of how many times as long the others take."""
+    """Draw how many times as long the others take, as bars."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")
@@ -129,7 +129,7 @@ def draw(path: Path, medians: Medians) -> None:
 
 
 def main() -> None:
-    """Write both."""
+    """Write the tables and the picture."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--picture", type=Path, default=ROOT / "docs" / "figures" / "speed.png")
     arguments = parser.parse_args()

@@ -1,7 +1,7 @@
 """Measures how fast CSV tables are read, and whether the time is linear: ``python -m benchmarks.tables``.
 
-Each shape is read at one and at two times its size, in seconds of this process. Linear reading takes twice as long;
-plain text is promised at 50 MB/s on one core.
+Each shape is read at one and at two times its size; times are processor seconds of this process. Linear reading takes
+twice as long for twice the size. The promise for plain text is 50 MB/s on one core.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gnpool.data.files import Files
 
 
 def mixed(rows: int) -> str:
-    """Names, integers, decimals and categories."""
+    """Columns of names, integers, decimals and categories."""
     values = np.random.default_rng(0).random(rows).round(4).tolist()
     lines = (f"g{k // 20},{k % 20},{value},{'CNO'[k % 3]}\n" for k, value in enumerate(values))
     return "graph,node,mass,kind\n" + "".join(lines)
@@ -32,7 +32,7 @@ def digits(rows: int) -> str:
 
 
 def quoted(rows: int) -> str:
-    """Cells in quotes, which Python's reader takes."""
+    """Quoted cells, which Python's reader takes."""
     return "graph,node,kind\n" + "".join(f'g{k // 20},{k % 20},"x{k % 7}"\n' for k in range(rows))
 
 
@@ -59,7 +59,7 @@ SHAPES: dict[str, tuple[Callable[[int], str], int]] = {
 
 
 def seconds(text: str) -> float:
-    """The processor time of reading a table."""
+    """Processor seconds to read a table."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "nodes.csv").write_text(text)
         begin = time.process_time()
@@ -72,7 +72,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=SHAPES)
     options = parser.parse_args()
-    seconds(mixed(50_000))  # kernels are loaded
+    seconds(mixed(50_000))  # loads the kernels
     for name, (make, size) in SHAPES.items():
         if options.only in (None, name):
             texts = make(size), make(2 * size)

@@ -1,4 +1,4 @@
-"""Times contenders in turn, and checks whether the machine is idle enough."""
+"""Times contenders in turn, and checks that the machine is idle enough."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-LEAST_SECONDS = 0.01  # of one sample: short calls are repeated
-MOST_BUSY = 0.10  # share of all cores that others may use
+LEAST_SECONDS = 0.01  # least time of a sample: short calls are repeated
+MOST_BUSY = 0.10  # largest share of all cores that other processes may use
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Timing:
 
 
 def busy_share(seconds: float = 2.0) -> float | None:
-    """The share of the machine's cores in use while this process sleeps; None where the system does not tell."""
+    """The share of the machine's cores in use while this process sleeps; None if the system does not report it."""
 
     def ticks() -> tuple[int, int]:
         values = [int(v) for v in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
@@ -45,7 +45,7 @@ def time_in_turn(
     synchronize: Callable[[], object] = lambda: None,
     seconds: float | None = None,
 ) -> dict[str, Timing]:
-    """Time every contender once in each round, so that a drift of the machine affects all of them alike."""
+    """Time every contender once in each round, so that a drift of the machine affects all contenders alike."""
     least = LEAST_SECONDS if seconds is None else seconds
     repeats = {}
     for name, call in contenders.items():
@@ -73,5 +73,5 @@ def _summary(values: Sequence[float]) -> Timing:
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

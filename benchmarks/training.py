@@ -1,4 +1,4 @@
-"""Cases of training: many models at once against one PyG model after another, a step of each."""
+"""Cases of training: steps of many models at once, compared with one PyG model after another."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from gnpool.training.unit import StudyPlan, Unit
 TASK = get_task("harmonic")
 SETTING = Setting(lr=1e-3, lr_p=3e-2, clip=1e4)
 BATCH = 64
-EPOCHS = 10  # that the steps go through, again and again
+EPOCHS = 10  # the steps go through these epochs repeatedly
 CPU_RUNS, CPU_WORKERS = 30, 2
-GPU_RUNS, GPU_ALONE = 120, 3  # the loop over PyG models is timed for three of them
+GPU_RUNS, GPU_ALONE = 120, 3  # the loop over PyG models is timed with GPU_ALONE models
 
 
 class Gather(MessagePassing):
-    """A message is what its source computed; an (E, hidden) tensor holds all of them."""
+    """A message is computed from its source alone; an (E, hidden) tensor holds all messages."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__(aggr=GNPAggregation(hidden, coordinates="published"))
@@ -38,7 +38,7 @@ class Gather(MessagePassing):
 
 
 class GatherNet(torch.nn.Module):
-    """``GraphNet(1)`` as one writes it in PyG."""
+    """``GraphNet(1)`` in the usual PyG style."""
 
     def __init__(self, hidden: int = 32) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class GatherNet(torch.nn.Module):
 class OneByOne:
     """A step of each of ``count`` PyG models: forward, backward, clipping, optimiser.
 
-    They share a batch that is ready; with ``loader`` each takes its own from PyG's, as one run after another does.
+    They share a prepared batch; with ``loader`` each takes its own batch from PyG's loader, as separate runs do.
     """
 
     def __init__(self, count: int, device: str = "cpu", loader: bool = False) -> None:
@@ -86,7 +86,7 @@ class OneByOne:
 
 
 class AtOnce:
-    """A step of all runs as `fit_many` takes it, cutting the batch included: one unit for each part, side by side."""
+    """A step of all runs as in `fit_many`, including the cutting of batches: one unit for each part, side by side."""
 
     def __init__(self, parts: Sequence[int], make: Callable[[], torch.nn.Module], device: str = "cpu") -> None:
         batches = Batches(TASK.dataset("train", count=20 * BATCH), BATCH, sorted_edges=True)

@@ -1,1 +1,1 @@
-"""Studies behind the claims of the documentation: each is one command, and its raw scores are kept in results/."""
+"""The studies behind the documentation's claims: each is one command, and results/ keeps its raw scores."""

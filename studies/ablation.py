@@ -1,8 +1,8 @@
-"""What each piece of growth coordinates is worth: the portfolio without one piece at a time.
+"""Measures what each piece of growth coordinates contributes: the portfolio without one piece at a time.
 
     python -m studies.ablation --device cuda --out results/learned/ablation.json
 
-Training and choice as in studies.learned, three seeds.
+Training and choice are as in studies.learned, with three seeds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SEEDS = 3
 
 
 def train(law: str, variant: str, device: str) -> dict[str, Any]:
-    """The runs of one law without one piece."""
+    """The runs on one law without one piece."""
     pooling, options = VARIANTS[variant]
     side = "growth" if pooling == "gnpg" else "published"
     grid = settings(side, network(LAWS[law], pooling), "graph")
@@ -47,7 +47,7 @@ def train(law: str, variant: str, device: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/learned/ablation.json"))
     parser.add_argument("--device", default="cpu")

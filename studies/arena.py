@@ -1,11 +1,11 @@
-"""Run tables of the arena against the clock, and keep what they show.
+"""Runs tables of the arena for a limited time, and stores the results.
 
     python -m studies.arena good_motif_size good_motif_basis --preset paper --device cuda --seconds 170
     python -m studies.arena --collect            # write what the store has by now, and run nothing
 
-It is ``gnpool reproduce`` with an end: after so many seconds it stops as after Ctrl-C, and what is finished is kept.
-The tables, with every seed, go to results/learned/arena.json, from which docs/arena-results.md is made. Tables that
-only the file holds stay there.
+This is ``gnpool reproduce`` with a time limit: after the given seconds it stops as after Ctrl-C, and keeps finished
+work. The tables, with every seed, go to results/learned/arena.json, from which docs/arena-results.md is made. Tables
+that are only in the file stay there.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def _show(event: Event) -> None:
 
 
 def collect(store: Path, preset: str) -> list[dict[str, Any]]:
-    """Every table of which the store has something."""
+    """Every table with at least one stored result."""
     found = [find_table(name).results(Scope(preset), Store(store, create=False)) for name in TABLES]
     return [_rounded(table) for table in found if filled(table)]
 
 
 def _rounded(value: Any) -> Any:
-    """Numbers with five digits: the file is read by people, too."""
+    """Round numbers to five digits, because people read the file, too."""
     if isinstance(value, dict):
         return {name: _rounded(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -50,20 +50,20 @@ def _rounded(value: Any) -> Any:
 
 
 def keep(path: Path, found: list[dict[str, Any]]) -> None:
-    """Put tables in the place of older ones of the same name and preset."""
+    """Replace older tables of the same name and preset."""
     held = {(one["table"], one["meta"]["preset"]): one for one in read_runs(path)}
     held |= {(one["table"], one["meta"]["preset"]): one for one in found}
     write_runs(path, [held[key] for key in sorted(held)])
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*")
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=4)
-    parser.add_argument("--seconds", type=int, default=0, help="when to stop; 0: at the end")
+    parser.add_argument("--seconds", type=int, default=0, help="time limit; 0 means none")
     parser.add_argument("--store", type=Path, default=Path("results/arena"))
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--collect", action="store_true")
@@ -77,7 +77,7 @@ def main() -> None:
             reproduce(given.tables, given.store, **options)
         except KeyboardInterrupt:
             print("out of time", flush=True)
-        except RuntimeError as error:  # studies that failed; the others are in the store
+        except RuntimeError as error:  # failed studies; the others are in the store
             print(error, flush=True)
         signal.alarm(0)
     keep(given.out, collect(given.store, given.preset))

@@ -1,11 +1,11 @@
-"""GOOD-Motif, basis shift: what helps a network that learned on some base graphs to stand others?
+"""GOOD-Motif, basis shift: what helps a network that learned on some base graphs to handle others?
 
     python -m studies.arena_basis                # on one core, into results/learned/arena_basis.json
 
-No test graph and no shifted validation graph is drawn. Of the three base graphs of the training each is left out once:
-a variant learns on the two others and is tested on the one that was left out. Of the training graphs of the variants
-that are "thinned" every second one has lost up to 40 % of its nodes; "rewired", up to 30 %, and got up to 30 % random
-edges more. GIN of 3 x 32 channels with batch norm, plain empirical risk, last epoch.
+No test graph and no shifted validation graph is drawn. Each of the three training base graphs is left out once: a
+variant learns on the other two, and is tested on the one left out. In "thinned" variants, every second training graph
+has lost up to 40 % of its nodes. In "rewired" variants it has lost up to 30 %, and has gained up to 30 % random edges.
+The network is GIN of 3 x 32 channels with batch norm, with plain empirical risk; the last epoch counts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def study(name: str, left: int, train: int = TRAIN, epochs: int = EPOCHS, seeds: int = 2) -> dict[str, Any]:
-    """A variant that never saw one of the base graphs: accuracy in percent on it, and on those it saw."""
+    """Train a variant without one of the base graphs: accuracy in percent on that graph, and on the others."""
     began = time.monotonic()
     given = dict(VARIANTS[name])
     disturb, start = given.pop("disturb", None), given.pop("start", None)
@@ -94,7 +94,7 @@ def study(name: str, left: int, train: int = TRAIN, epochs: int = EPOCHS, seeds:
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=list(VARIANTS))

@@ -1,4 +1,4 @@
-"""The picture of docs/arena.md: published algorithms, fixed poolings, ours and the ceiling of each benchmark."""
+"""Draws the picture of docs/arena.md: published methods, fixed poolings, ours and each benchmark's ceiling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAYERS = {"published algorithms": (2.0, GREY), "fixed poolings": (1.0, ORANGE), 
 
 
 def draw(tables: list[dict[str, Any]], path: Path = PICTURE) -> None:
-    """A strip for each benchmark, with a dot for each method."""
+    """Draw a strip for each benchmark, with a dot for each method."""
     found = [one for table in tables for one in of_ours(table)]
     if not found:
         return

@@ -32,17 +32,17 @@ from studies.tables import table
 PAGES = Path(__file__).parents[1] / "docs"
 RESULTS = Path(__file__).parents[1] / "results" / "learned"
 BEGIN, END = "<!-- arena:{} -->\n", "<!-- arena:end -->"
-MANY = 6  # parts
-REPORTED = "°"  # behind a number that was not checked
+MANY = 6  # up to this many parts are listed by name
+REPORTED = "°"  # marks a number that was not checked
 
 
 def digits(values: Iterable[float]) -> int:
-    """Decimals that all of the values need."""
+    """The number of decimals that all of the values need."""
     return max(len(f"{value:g}".partition(".")[2]) for value in values)
 
 
 def number(score: Score, of_mean: int, of_std: int) -> str:
-    """A published number as it is printed, with its deviation and its mark."""
+    """A published number as text, with its deviation and its mark."""
     text = f"{score.mean:.{of_mean}f}"
     if score.std is not None:
         text += f" ± {score.std:.{of_std}f}"
@@ -50,7 +50,7 @@ def number(score: Score, of_mean: int, of_std: int) -> str:
 
 
 def column_of(found: PublishedTable, column: str) -> dict[str, str]:
-    """The cells of a column by method, the best number in bold."""
+    """The cells of a column by method, with the best number in bold."""
     scores = {method: row[column] for method, row in found.rows.items() if column in row}
     of_mean = digits(score.mean for score in scores.values())
     of_std = digits([0.0, *(score.std for score in scores.values() if score.std is not None)])
@@ -64,14 +64,14 @@ def column_of(found: PublishedTable, column: str) -> dict[str, str]:
 
 
 def published_table(found: PublishedTable) -> str:
-    """One benchmark: methods as rows."""
+    """The table of one benchmark, with methods as rows."""
     columns = [column_of(found, column) for column in found.columns]
     rows = [[method, *(cells.get(method, "") for cells in columns)] for method in found.rows]
     return table(["", *found.columns], rows)
 
 
 def notes_of(found: PublishedTable) -> str:
-    """The notes of all numbers, each once, with the places it belongs to."""
+    """The notes on all numbers, each once, with the places that it belongs to."""
     places: dict[str, list[str]] = {}
     for method, row in found.rows.items():
         for column, score in row.items():
@@ -81,7 +81,7 @@ def notes_of(found: PublishedTable) -> str:
 
 
 def published_block(name: str) -> str:
-    """The table of a benchmark under its title, or the line that there is none."""
+    """The table of a benchmark under its title, or a line that says that there is none."""
     found = published(name)
     source = f"[{found.source['title']}]({found.source['link']}) ({found.source['year']}); {found.source['read']}."
     head = f"**{found.title}**, {found.metric}."
@@ -95,7 +95,7 @@ def published_block(name: str) -> str:
 
 
 def parts_of(benchmark: Benchmark) -> str:
-    """The number of graphs of each part; of many tests their number and that of their graphs."""
+    """The number of graphs of each part; for many tests, their number and the number of their graphs."""
     named = [f"`{part}` {one.count:,}" for part, one in benchmark.parts.items()]
     if len(named) <= MANY:
         return ", ".join(named)
@@ -105,7 +105,7 @@ def parts_of(benchmark: Benchmark) -> str:
 
 
 def parts_block() -> str:
-    """All benchmarks."""
+    """The tables of all benchmarks."""
     rows = [
         [f"`{benchmark.name}`", benchmark.target, benchmark.metric, parts_of(benchmark)]
         for benchmark in map(get_benchmark, benchmark_names())
@@ -127,7 +127,7 @@ def headline_block() -> str:
 
 
 def line_of(found: Found) -> str:
-    """What a benchmark shows, in a sentence or two; where a fixed pair is enough, that comes first."""
+    """The result of a benchmark in a sentence or two; if a fixed pair is enough, this comes first."""
     head = f"`{found.table}`{'' if found.column == found.first else f', {found.column}'}"
     parts = []
     if found.fixed is not None and found.ours is not None:
@@ -163,7 +163,7 @@ def results_block() -> str:
 
 
 def result_table(one: dict[str, Any]) -> str:
-    """A table of ours: contenders as rows, with deviations and intervals, and the paired differences below."""
+    """A table of our results: contenders as rows, with deviations and intervals, and paired differences below."""
     ours = [cell for cell in one["cells"] if cell["ours"] is not None]
     columns = list(dict.fromkeys(cell["column"] for cell in ours))
     cells = {(cell["row"], cell["column"]): cell for cell in ours}
@@ -184,7 +184,7 @@ def result_table(one: dict[str, Any]) -> str:
 
 
 def score(cell: dict[str, Any]) -> str:
-    """Mean, deviation and interval."""
+    """Mean, deviation and interval as text."""
     ours = cell["ours"]
     if ours["mean"] is None:
         return f"all {ours['failed']} failed"
@@ -196,7 +196,7 @@ def score(cell: dict[str, Any]) -> str:
 
 
 def pair_line(pair: dict[str, Any]) -> str:
-    """A paired difference, in units of the table."""
+    """A paired difference as text, in units of the table."""
     low, high = (100 * end for end in pair["interval"])
     return (
         f"- {pair['column']}: {pair['second']} minus {pair['first']} {100 * pair['difference']:+.2f} "
@@ -205,7 +205,7 @@ def pair_line(pair: dict[str, Any]) -> str:
 
 
 def basis_block() -> str:
-    """Each variant on the base graph that it never saw."""
+    """The table of each variant on the base graph that it never saw."""
     runs = read_runs(RESULTS / arena_basis.OUT.name)
     bases = list(dict.fromkeys(one["left out"] for one in runs))
     rows = []
@@ -241,20 +241,20 @@ FILLED = {PAGES / "arena.md": blocks, PAGES / "arena-results.md": result_blocks}
 
 
 def filled(page: str, parts: dict[str, str]) -> str:
-    """The page with every block between its marks written anew."""
+    """The page with every block between its marks rewritten."""
     for name, text in parts.items():
         begin = BEGIN.format(name)
         head, found, rest = page.partition(begin)
         if not found:
-            raise ValueError(f"the page has no block {name!r}")
+            raise ValueError(f"the page has no block {name!r}; add its marks to the page")
         page = f"{head}{begin}\n{text}\n\n{END}{rest.partition(END)[2]}"
     return page
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing, and fail if a page is out of step")
+    parser.add_argument("--check", action="store_true", help="change nothing, and fail if a page is out of date")
     given = parser.parse_args()
     old = {path: path.read_text(encoding="utf-8") for path in FILLED}
     new = {path: filled(text, FILLED[path]()) for path, text in old.items()}

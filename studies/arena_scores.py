@@ -1,4 +1,4 @@
-"""What the tables of the arena come to: ours, the best fixed pair and the best published number of each benchmark."""
+"""Extracts from the arena's tables our result, the best fixed pair and the best published number of each benchmark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from gnpool.lab.arena import TABLES
 from gnpool.tasks.arena import published
 
-PRESETS = ("quick", "paper")  # the last one that was run is shown
+PRESETS = ("quick", "paper")  # the last preset that was run is shown
 WANTED = {  # by table and column
     ("good_motif_size", "covariate"): 91.0,
     ("good_motif_basis", "covariate"): 72.0,
@@ -30,19 +30,19 @@ Place = tuple[str, float]  # a row and its mean
 
 @dataclass(frozen=True)
 class Found:
-    """What a column of a table shows.
+    """The result in a column of a table.
 
     Args:
-        table, column (str): Where.
+        table, column (str): The table and its column.
         first (str): The first column of the table.
-        preset (str): How much of it was run.
-        ours (tuple, optional): The row of GNP, or the one that an inner contest chose.
-        fixed (tuple, optional): The fixed pair of the best mean in the test itself.
-        ahead (bool): Whether ours is better than that, by the interval of the paired difference.
-        published (tuple, optional): The best method of others.
+        preset (str): The preset that was run.
+        ours (tuple, optional): The row of GNP, or the contender that an inner contest chose.
+        fixed (tuple, optional): The fixed pair with the best mean on the test itself.
+        ahead (bool): Whether ours is better than the fixed pair, by the interval of the paired difference.
+        published (tuple, optional): The best published method.
         rows (dict): The means of all contenders.
-        methods (dict): Those of all published methods.
-        ceiling, wanted (float, optional): What can be reached, and what was to be.
+        methods (dict): The means of all published methods.
+        ceiling, wanted (float, optional): The best possible value, and our target.
         higher (bool): Whether more is better.
     """
 
@@ -62,7 +62,7 @@ class Found:
 
 
 def fullest(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each table that of the largest preset, in the order of the lab."""
+    """For each table, the result of the largest preset, in the order of the lab."""
     held = {(one["table"], one["meta"]["preset"]): one for one in tables}
     found = [
         next((held[name, preset] for preset in reversed(PRESETS) if (name, preset) in held), None) for name in TABLES
@@ -71,7 +71,7 @@ def fullest(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def of_ours(one: dict[str, Any]) -> list[Found]:
-    """The columns that count: the first of each contest, and those for which something was wanted."""
+    """The main columns: the first of each contest, and those with a target."""
     run = {cell["column"] for cell in one["cells"] if cell["ours"] is not None}
     return [
         _found(one, contest, column.name)
@@ -121,7 +121,7 @@ def _found(one: dict[str, Any], contest: Any, column: str) -> Found:
 
 
 def best_published(one: dict[str, Any], column: str) -> Place | None:
-    """The best method of others in a column of a table of ours."""
+    """The best published method for a column of our table."""
     for contest in TABLES[one["table"]].contests:
         if column in contest.published:
             best = published(contest.benchmark).best(contest.published[column])

@@ -1,9 +1,9 @@
-"""What ``crystallize`` makes of small networks that ``fit_portfolio`` has trained on laws of our own.
+"""Applies ``crystallize`` to small networks that ``fit_portfolio`` has trained on laws of our own.
 
     python -m studies.crystals --seeds 1      # into results/learned/crystals.json
 
-500 graphs or sets of 20 to 29 nodes, 400 to train and 100 for validation, tested on 400 nodes. ``--models`` is a folder
-that keeps the trained networks, so that they need not be trained again.
+There are 500 graphs or sets of 20 to 29 nodes: 400 for training and 100 for validation. The test has 400 nodes.
+``--models`` is a folder that keeps the trained networks, so that they need not be trained again.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ MEAN_AND_MIN = Law(
 )  # fmt: skip
 MEDIAN = Law("set median", "median", "set", lambda x, g: float(np.median(x)))
 BETWEEN = Law("set between", "n^-0.3 (sum of x^2.5)^0.4", "set", lambda x, g: (x**2.5).sum() ** 0.4 * len(x) ** -0.3)
-EXACT = 0.1  # percent of error at 400 nodes: the same function
+EXACT = 0.1  # percent of error at 400 nodes up to which the function counts as the same
 EXACT_NOISY = 1.0
 
 
 @dataclass(frozen=True)
 class Case:
-    """A target of the study: the law, the noise of its labels, and whether named poolings can say it."""
+    """A target of the study: the law, the noise of its labels, and whether named poolings can express it."""
 
     law: Law
     noise: float = 0.0
@@ -50,7 +50,7 @@ class Case:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The case in words."""
         what = f"{'set: ' if self.law.level == 'set' else ''}{self.law.text}"
         return f"{what}, {100 * self.noise:.0f} % noise" if self.noise else what
 
@@ -69,7 +69,7 @@ CASES = {
 
 
 def right(run: dict[str, Any]) -> bool:
-    """Whether a law was found: the same function on large graphs; outside, whether the learned poolings stayed."""
+    """Whether the same function was found on large graphs or, for a case outside, the learned poolings were kept."""
     case = CASES[run["case"]]
     if not case.inside:
         return "learned GNP" in run["text"]
@@ -77,12 +77,12 @@ def right(run: dict[str, Any]) -> bool:
 
 
 def shown(run: dict[str, Any]) -> str:
-    """Its error, in percent."""
+    """The error of a run as text, in percent."""
     return "below 0.001 %" if run["error"] < 0.001 else f"{run['error']:.2g} %"
 
 
 def drawn(name: str, seed: int) -> dict[str, Batches]:
-    """The graphs of a case, with noise on all labels but those of the test."""
+    """The graphs of a case, with noise on all labels except those of the test."""
     law, noise = CASES[name].law, CASES[name].noise
     found = {}
     for part, count in COUNTS.items():
@@ -97,7 +97,7 @@ def drawn(name: str, seed: int) -> dict[str, Batches]:
 
 
 def trained(name: str, seed: int, data: dict[str, Batches], folder: Path) -> torch.nn.Module:
-    """The network that a portfolio leads to; the folder keeps it."""
+    """The network that a portfolio trains; the folder keeps it."""
     graph = CASES[name].law.level == "graph"
 
     def make() -> torch.nn.Module:
@@ -116,7 +116,7 @@ def trained(name: str, seed: int, data: dict[str, Batches], folder: Path) -> tor
 
 
 def study(name: str, seed: int, folder: Path, **options: Any) -> dict[str, Any]:
-    """One case: what it was crystallized to, and the errors on large graphs, in percent."""
+    """Run one case: the crystallized form, and the errors on large graphs, in percent."""
     data = drawn(name, seed)
     model = trained(name, seed, data, folder)
     began = time.monotonic()
@@ -128,9 +128,9 @@ def study(name: str, seed: int, folder: Path, **options: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=PATH, help="a JSON file; what is in it is not run again")
+    parser.add_argument("--out", type=Path, default=PATH, help="a JSON file; cases in it are not run again")
     parser.add_argument("--models", type=Path, default=Path("crystal-models"), help="a folder for trained networks")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--cases", nargs="*", default=list(CASES))

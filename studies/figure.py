@@ -1,4 +1,4 @@
-"""The picture of docs/learning.md: errors at 1,000 nodes, law by law, in both coordinates.
+"""Draws the picture of docs/learning.md: errors at 1,000 nodes for each law, in both coordinates.
 
 ``python -m studies.figure`` draws docs/figures/learned.png from results/learned/laws.json.
 """
@@ -16,12 +16,12 @@ from studies.learned import chosen
 from studies.tables import RESULTS
 
 PICTURE = Path(__file__).parents[1] / "docs" / "figures" / "learned.png"
-LEAST = 1e-3  # percent: smaller errors are drawn here
+LEAST = 1e-3  # percent; smaller errors are drawn at this value
 STYLES = {"gnp": ("published coordinates", "#D55E00"), "gnpg": ("growth coordinates", "#0072B2")}
 
 
 def main() -> None:
-    """Draw and save."""
+    """Draw and save the picture."""
     found = {(one["law"], one["pooling"]): chosen(one) for one in read_runs(RESULTS / "laws.json")}
     names = list(LAWS)
     figure = Figure(figsize=(8.0, 5.2), layout="constrained")

@@ -1,4 +1,4 @@
-"""Raw outcomes of a study as one JSON file."""
+"""Stores raw outcomes of a study as one JSON file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gnpool.store.files import write
 
 
 def read_runs(path: Path) -> list[dict[str, Any]]:
-    """What a study has so far; nothing where there is no file."""
+    """The stored runs of a study; none if there is no file."""
     if not path.exists():
         return []
     found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
@@ -18,7 +18,7 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
 
 
 def write_runs(path: Path, found: list[dict[str, Any]]) -> None:
-    """All of it, wholly or not at all; one line a run keeps differences readable."""
+    """Write all runs at once or not at all; one line for each run keeps diffs readable."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(json.dumps(one, separators=(",", ":")) for one in found)
     write(path, f"[\n{lines}\n]\n".encode())

@@ -1,20 +1,20 @@
-"""How often ``find_law`` is right: outcomes counted seed by seed.
+"""Counts how often ``find_law`` is right, seed by seed.
 
     python -m studies.found
     python -m studies.found --jobs 14 --seconds 500 --out found.json
 
-Every seed has data of its own: 500 graphs or sets of 20 to 29 elements, features uniform in (0, 1), once without noise
-and once with labels off by 5 % (normal, relative; for classes 5 % get another class). For targets of nodes it is 120
-graphs. "Right" means the same function: the mean relative error at 16 times the sizes is at most 0.1 % without noise,
-and with noise at most three standard errors of a scale that is fitted to 500 labels; for classes at most 1 % and 2 %
-are wrong there. docs/laws.md tells what was known of which laws when the method was built.
+Every seed has its own data: 500 graphs or sets of 20 to 29 elements with features uniform in (0, 1), once without noise
+and once with labels off by 5 % (normal, relative; 5 % of class labels get another class). Targets of nodes have
+120 graphs. "Right" means the same function, judged by the mean relative error at 16 times the sizes: at most 0.1 %
+without noise, and with noise at most three standard errors of a scale that is fitted to 500 labels. For classes, at
+most 1 % and 2 % may be wrong. docs/laws.md says which laws were known when the method was built.
 
-The tasks of the paper are there with data of their own. ``shortest`` has lengths of edges, which ``find_law`` does not
-look at.
+The tasks of the paper are included, with their own data. ``shortest`` has lengths of edges, which ``find_law`` does not
+use.
 
-The study goes on from results/learned/found.json and from what is in the file given by ``--out``. It writes its
-outcomes every few seconds, so that an interrupted run loses little. Outcomes of another version of the finder are not
-counted, and their draws are run again.
+The study continues from results/learned/found.json and from the file given by ``--out``. It writes its outcomes every
+few seconds, so that an interrupted run loses little. Outcomes of another version of the finder are not counted, and
+their draws are run again.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from studies.files import read_runs, write_runs
 from studies.laws import HELD, LAWS, MEAN_DEGREE, PROBABILITIES, Law, over_neighbors
 
 RESULTS = Path("results/learned/found.json")
-WRITTEN = 5.0  # seconds between two states of the file
+WRITTEN = 5.0  # seconds between writes of the file
 NOISE = 0.05
 COUNT, SIZES = {"graph": 500, "set": 500, "node": 120}, (20, 30)
 FACTORS = (2, 4, 8, 16)
-LARGER = 10  # graphs of each larger size
-LARGER_CLASSES = 100  # where an error is a share of them
+LARGER = 10  # graphs for each larger size
+LARGER_CLASSES = 100  # for classes, whose error is a share of the graphs
 EXACT, NOISY = 0.001, 3 * NOISE / math.sqrt(500)
 EXACT_CLASSES, NOISY_CLASSES = 0.01, 0.02
 MANY, FEW, FIRST = 100, 20, 5
@@ -79,14 +79,14 @@ def closed_sums(x: Floats, g: Graph) -> Floats:
 
 
 def squared_adjacency(g: Graph) -> tuple[Floats, Floats]:
-    """The adjacency matrix, and its square."""
+    """The adjacency matrix and its square."""
     adjacent = np.zeros((g.nodes, g.nodes))
     adjacent[g.edges[0], g.edges[1]] = 1.0
     return adjacent, adjacent @ adjacent
 
 
 def triangles(x: Floats, g: Graph) -> float:
-    """The number of triangles, and one so that no label is 0."""
+    """The number of triangles, plus one so that no label is 0."""
     adjacent, square = squared_adjacency(g)
     return 1.0 + float((square * adjacent).sum()) / 6
 
@@ -97,12 +97,12 @@ def squares(x: Floats, g: Graph) -> float:
 
 
 def quartiles(x: Floats) -> float:
-    """The distance of the quartiles."""
+    """The distance between the quartiles."""
     return float(np.subtract(*np.quantile(x, (0.75, 0.25))))
 
 
 def decided(threshold: float, label: Callable[..., Any]) -> Callable[..., Any]:
-    """The class 1 where a label is above a threshold, else 0."""
+    """A law of classes: 1 if a label is above a threshold, else 0."""
     return lambda *given: (np.asarray(label(*given)) > threshold).astype(float)
 
 
@@ -189,7 +189,7 @@ OFTEN = (
     "triangles",
     "noise",
 )
-PAPER = {name: get_task(name) for name in ("mu_post", "mu_map", "sigma2_post", "bfs")}  # the others are in LAWS
+PAPER = {name: get_task(name) for name in ("mu_post", "mu_map", "sigma2_post", "bfs")}  # LAWS has the other tasks
 PAPER_OUTSIDE = {name: get_task(name) for name in ("sigma2_map", "shortest")}
 GROUPS: dict[str, Mapping[str, Law | Task]] = {
     "inside": INSIDE,
@@ -205,7 +205,7 @@ ALL: dict[str, Law | Task] = {name: law for group in GROUPS.values() for name, l
 
 
 def draw(law: Law | Task, part: str, count: int, sizes: tuple[int, int], seed: int) -> list[Data]:
-    """Graphs, sets or graphs with targets of nodes; the seed and the names determine them."""
+    """Graphs, sets or graphs with targets of nodes, determined by the seed and the names."""
     if isinstance(law, Task):
         return of_task(law, part, count, sizes, seed)
     stream = Stream("found", law.name, part, seed)
@@ -230,7 +230,7 @@ def of_task(task: Task, part: str, count: int, sizes: tuple[int, int], seed: int
 
 
 def outcome(name: str, noise: float, seed: int) -> dict[str, Any]:
-    """What ``find_law`` says of one draw, and how far it is off at larger sizes."""
+    """Run ``find_law`` on one draw, and measure its error at larger sizes."""
     law = ALL[name]
     graphs = draw(law, "train", COUNT[law.level], SIZES, seed)
     random = np.random.default_rng([seed, round(100 * noise), list(ALL).index(name)])
@@ -265,7 +265,7 @@ def outcome(name: str, noise: float, seed: int) -> dict[str, Any]:
 
 
 def noisy(y: torch.Tensor, name: str, noise: float, random: np.random.Generator) -> torch.Tensor:
-    """Labels with noise: relative for numbers, another class for classes; noise alone where that is the law."""
+    """Labels with noise: relative for numbers, another class for classes, and noise alone for targets without a law."""
     strength = torch.from_numpy(random.standard_normal(y.numel()))
     if name in NOTHING:
         return strength
@@ -282,12 +282,12 @@ def right(run: dict[str, Any]) -> bool:
 
 
 def trusted(run: dict[str, Any]) -> bool:
-    """Whether the true error is within the stated tolerance at all sizes up to the stated one."""
+    """Whether the true error is within the stated tolerance at all sizes up to the stated size."""
     return all(error <= run["tolerance"] for factor, error in run["errors"].items() if int(factor) <= run["factor"])
 
 
 def plan() -> Iterator[Job]:
-    """Every draw of the study: the first seeds of all laws, then all of those that have many, then the rest."""
+    """Every draw of the study: the first seeds of all laws, then all seeds of the laws with many, then the rest."""
     rest = [name for name in ALL if name not in OFTEN]
     for names, seeds in ((ALL, range(FIRST)), (OFTEN, range(FIRST, MANY)), (rest, range(FIRST, FEW))):
         for seed, name in itertools.product(seeds, names):
@@ -295,23 +295,23 @@ def plan() -> Iterator[Job]:
 
 
 def stored(path: Path) -> dict[Job, dict[str, Any]]:
-    """The outcomes of this version of the finder in a file, by what was drawn."""
+    """The outcomes of this version of the finder in a file, by draw."""
     return {job_of(run): run for run in read_runs(path) if run.get("finder", 1) == VERSION}
 
 
 def job_of(run: dict[str, Any]) -> Job:
-    """What an outcome is the outcome of."""
+    """The draw that an outcome belongs to."""
     return run["law"], run["noise"], run["seed"]
 
 
 def one_thread() -> None:
-    """A process for each core, and one thread in each; the stop comes from the parent alone."""
+    """Prepare a process: one thread, and only the parent stops it."""
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def outcomes(jobs: Sequence[Job], processes: int, seconds: float) -> Iterator[dict[str, Any]]:
-    """The outcomes as they come; after ``seconds`` whatever still runs is ended."""
+    """The outcomes as they come; after ``seconds``, running draws are stopped."""
     until = time.monotonic() + seconds
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"  # read by the new processes when they import NumPy
@@ -325,22 +325,22 @@ def outcomes(jobs: Sequence[Job], processes: int, seconds: float) -> Iterator[di
 
 
 def outcome_of(job: Job) -> dict[str, Any]:
-    """:func:`outcome` of one argument."""
+    """Call :func:`outcome` with one argument."""
     return outcome(*job)
 
 
 def in_order(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Outcomes by law, noise and seed."""
+    """Outcomes sorted by law, noise and seed."""
     return sorted(runs, key=lambda run: (list(ALL).index(run["law"]), run["noise"], run["seed"]))
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where all outcomes go, old and new")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes, of one thread each")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="when to stop")
-    parser.add_argument("--groups", nargs="*", choices=list(GROUPS), default=list(GROUPS), help="groups of laws")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="file for all outcomes, old and new")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of processes with one thread each")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="time limit")
+    parser.add_argument("--groups", nargs="*", choices=list(GROUPS), default=list(GROUPS), help="groups of laws to run")
     given = parser.parse_args()
     runs = stored(RESULTS) | stored(given.out)
     wanted = {name for group in given.groups for name in GROUPS[group]}

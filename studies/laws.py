@@ -1,7 +1,7 @@
 """Laws that a network with the right poolings obeys exactly, and data drawn from them.
 
-A law of graphs is a pooling over the neighbours of each node, then one over the nodes; a law of sets is one pooling.
-Features are ones or uniform in (0, 1). Training and validation graphs have 20 to 29 nodes.
+A law of graphs is a pooling over the neighbours of each node, followed by one over the nodes; a law of sets is one
+pooling. Features are ones or uniform in (0, 1). Training and validation graphs have 20 to 29 nodes.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from gnpool.tasks.structures import connected_er
 SIZES = {"train": (20, 30), "validation": (20, 30), "50-99": (50, 100), "200": (200, 201), "1000": (1000, 1001)}
 COUNTS = {"train": 2000, "validation": 500, "50-99": 500, "200": 100, "1000": 50}
 TESTS = ("50-99", "200", "1000")
-MOST_DENSE = 160  # nodes, up to which graphs have edge probabilities of 0.1 to 0.9
-MEAN_DEGREE = 20.0  # of larger ones
+MOST_DENSE = 160  # nodes up to which graphs have edge probabilities of 0.1 to 0.9
+MEAN_DEGREE = 20.0  # mean degree of larger graphs
 PROBABILITIES = tuple(k / 10 for k in range(1, 10))
 
 
 @dataclass(frozen=True)
 class Law:
-    """A target: ``label(x, graph)`` of the features (n,) and, for graphs, the graph."""
+    """A target: ``label(x, graph)`` of the features (n,) and, for graphs, of the graph."""
 
     name: str
     text: str
     level: Literal["graph", "set"]
     label: Callable[[Floats, Graph | None], float]
-    ones: bool = False  # are the features all 1?
+    ones: bool = False  # whether all features are 1
 
 
 def over_neighbors(reduce: np.ufunc, x: Floats, graph: Graph) -> Floats:
-    """(n,) the neighbours' features of each node, reduced."""
+    """(n,) reductions of the neighbours' features of each node."""
     return np.asarray(reduce.reduceat(x[graph.edges[0]], graph.starts[:-1]))
 
 
@@ -101,12 +101,12 @@ HELD = {
 
 
 def draw(law: Law, part: str, seed: int = 0) -> list[Data]:
-    """The graphs or sets of one part of the data; the seed and the names determine them."""
+    """The graphs or sets of one part of the data, determined by the seed and the names."""
     return draw_sizes(law, part, COUNTS[part], SIZES[part], seed)
 
 
 def draw_sizes(law: Law, part: str, count: int, sizes: tuple[int, int], seed: int = 0) -> list[Data]:
-    """``count`` graphs or sets of ``sizes`` nodes, the upper end not among them."""
+    """``count`` graphs or sets with ``sizes`` nodes; the upper limit is excluded."""
     stream = Stream("laws", law.name, part, seed)
     found = []
     for k in range(count):

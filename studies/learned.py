@@ -1,11 +1,11 @@
-"""Laws learned by gradient descent alone: growth coordinates beside the published ones.
+"""Learns laws by gradient descent alone, in growth coordinates and in the published ones.
 
     python -m studies.learned --device cuda          # the 15 laws, into results/learned/laws.json
-    python -m studies.learned --device cuda --held   # the laws that were kept back, into results/learned/held.json
+    python -m studies.learned --device cuda --held   # the laws that were held back, into results/learned/held.json
 
-Growth coordinates train the portfolio of ``fit_portfolio`` as it is: four starts, three rates. The published
-coordinates train as many runs: their own start and three named ones, the same rates. Five seeds, 7,500 steps of batch
-16. For each seed the run of lowest validation loss counts. Nothing is crystallized.
+Growth coordinates train the unchanged portfolio of ``fit_portfolio``: four starts, three rates. The published
+coordinates train as many runs: their own start and three named ones, with the same rates. Five seeds, 7,500 steps of
+batch 16. For each seed, the run with the lowest validation loss counts. Nothing is crystallized.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from studies.files import read_runs, write_runs
 from studies.laws import HELD, LAWS, TESTS, Law, draw, relative_error, squared_error
 
 EPOCHS, BATCH, SEEDS = 60, 16, 5
-SIDES = {"growth": "gnpg", "published": "gnp"}  # and the name of the pooling
+SIDES = {"growth": "gnpg", "published": "gnp"}  # coordinates -> name of the pooling
 PUBLISHED_STARTS = {"graph": (None, "sum/sum", "sum/mean", "mean/mean"), "set": (None, "sum", "mean", "max")}
 
 
 def settings(side: str, model: torch.nn.Module, level: str) -> list[Setting]:
-    """The twelve settings of a side: the portfolio as it is, or as many rates and starts for the published form."""
+    """The twelve settings of one side: the portfolio, or as many rates and starts for the published form."""
     if side == "growth":
         return [dataclasses.replace(one, start=start) for start in default_starts(model) for one in SETTINGS]
     rates = [{"lr": one.lr, "lr_p": one.rates["p"], "lr_q": one.rates["g"]} for one in SETTINGS]
@@ -39,7 +39,7 @@ def settings(side: str, model: torch.nn.Module, level: str) -> list[Setting]:
 
 
 def network(law: Law, pooling: str, **options: Any) -> torch.nn.Module:
-    """The network of a law: messages first for graphs, one layer in front of the pooling for sets."""
+    """The network for a law: for graphs, layers compute the messages; for sets, one layer precedes the pooling."""
     if law.level == "graph":
         return GraphNet(1, pooling, pooling, aggr_options=options or None, readout_options=options or None)
     return SetNet(1, pooling, pool_options=options or None)
@@ -57,7 +57,7 @@ def study(
     schedule: Any = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Every run of one law and one pooling: its setting, seed, validation loss and errors in percent."""
+    """Every run on one law with one pooling: its setting, seed, validation loss and errors in percent."""
     began = time.monotonic()
     data = {part: draw(law, part, data_seed) for part in ("train", "validation", *TESTS)}
     edges = law.level == "graph"
@@ -95,14 +95,14 @@ def study(
 
 
 def chosen(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """For each seed the run of lowest validation loss."""
+    """For each seed, the run with the lowest validation loss."""
     seeds = sorted({run["seed"] for run in found["runs"]})
     alive = [run for run in found["runs"] if run["loss"] is not None]
     return [min((run for run in alive if run["seed"] == seed), key=lambda run: run["loss"]) for seed in seeds]
 
 
 def summary(found: dict[str, Any]) -> str:
-    """One line: median and worst error at each size."""
+    """A line of text: median and largest error at each size."""
     picks = chosen(found)
     parts = []
     for part in TESTS:
@@ -115,13 +115,13 @@ def summary(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="a JSON file of all runs; laws that are in it are not trained again")
+    parser.add_argument("--out", type=Path, help="a JSON file of all runs; laws in it are not trained again")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--held", action="store_true", help="the laws that were kept back")
-    parser.add_argument("--laws", nargs="*", help="some of the laws, by name")
-    parser.add_argument("--data-seed", type=int, default=0, help="another draw of the data, into a file of its own")
+    parser.add_argument("--held", action="store_true", help="train the laws that were held back")
+    parser.add_argument("--laws", nargs="*", help="names of the laws to train")
+    parser.add_argument("--data-seed", type=int, default=0, help="seed of other data, stored in a separate file")
     parser.add_argument("--side", choices=tuple(SIDES), nargs="*", default=list(SIDES))
     given = parser.parse_args()
     draw_name = f"-{given.data_seed}" if given.data_seed else ""

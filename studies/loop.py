@@ -1,14 +1,15 @@
-"""A plain training loop of PyTorch Geometric, with GNP swapped in.
+"""Runs a plain training loop of PyTorch Geometric, with GNP swapped in.
 
     python -m studies.loop --out results/learned/loop.json
 
-800 graphs of 15 to 39 nodes, Adam with 3e-3, batches of 32, 60 epochs (1,500 steps), no validation, no selection. The
-test is on graphs of 120 to 159 nodes. The optimiser is ``torch.optim.Adam(param_groups(model, lr=3e-3))``.
+There are 800 graphs of 15 to 39 nodes. Adam runs with 3e-3 and batches of 32 for 60 epochs (1,500 steps), without
+validation or selection. The test graphs have 120 to 159 nodes. The optimiser is
+``torch.optim.Adam(param_groups(model, lr=3e-3))``.
 
     python -m studies.loop --fresh
 
-trains on twenty further draws, and keeps what the file has. Beside GNP runs the fixed pair that was best on the first
-five draws, and the pair that is the law where it was another one.
+This trains on twenty further draws, and keeps what the file has. Beside GNP it trains the fixed pair that was best on
+the first five draws, and the pair that is the law, if it is another one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ OTHERS = ("maxdegree", "rms degree", "sum of maxima", "mean degree", "mean of mi
 FIXED = ("sum", "mean", "max", "min")
 LR, BATCH, EPOCHS, HIDDEN = 3e-3, 32, 60, 32
 TRAIN, TEST = (800, (15, 40)), (200, (120, 160))
-FRESH = range(100, 120)  # draws that no choice has seen
+FRESH = range(100, 120)  # draws that no choice has used
 PAIRS = {  # by law: the best of the 16 fixed pairs on seeds 0 to 4, and the pair that is the law
     "max of sums": (("sum", "max"),),
     "maxdegree": (("sum", "max"),),
@@ -44,7 +45,7 @@ PAIRS = {  # by law: the best of the 16 fixed pairs on seeds 0 to 4, and the pai
 
 
 class Net(torch.nn.Module):
-    """A layer for each node, a pooling over neighbours, one over nodes, a linear output."""
+    """A network: a layer for each node, a pooling over neighbours, a pooling over nodes, and a linear output."""
 
     def __init__(self, aggr: Any, readout: Any, hidden: int = HIDDEN) -> None:
         super().__init__()
@@ -54,7 +55,7 @@ class Net(torch.nn.Module):
         self.out = torch.nn.Linear(hidden, 1)
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
-        """Prediction of each graph."""
+        """The prediction for each graph."""
         h = self.conv(self.encode(x), edge_index).relu()
         return self.out(self.readout(h, batch))
 
@@ -71,10 +72,10 @@ def train(
     schedule: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
-    """One training: the error in percent on larger graphs, and the learned exponents.
+    """Run one training: the error in percent on larger graphs, and the learned exponents.
 
-    ``factors`` are those of the rates of p and of the growth, if not the default. With ``schedule`` all rates fall
-    along a cosine.
+    ``factors`` multiply the rates of p and of the growth, if they are not the default. With ``schedule`` all rates
+    fall along a cosine.
     """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -134,7 +135,7 @@ def plan(seeds: int) -> list[dict[str, Any]]:
 
 
 def fresh() -> list[dict[str, Any]]:
-    """GNP and the best fixed pairs on draws of their own."""
+    """Trainings of GNP and the best fixed pairs on fresh draws."""
     return [
         {"law": law, "aggr": aggr, "readout": readout, "seed": seed}
         for seed in FRESH
@@ -144,17 +145,17 @@ def fresh() -> list[dict[str, Any]]:
 
 
 def call(options: dict[str, Any]) -> dict[str, Any]:
-    """One training, with its options in a dictionary."""
+    """Run one training, with its options in a dictionary."""
     return train(**options)
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/learned/loop.json"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--fresh", action="store_true", help="twenty further draws, and the best fixed pairs alone")
+    parser.add_argument("--fresh", action="store_true", help="train on twenty further draws, with the best fixed pairs")
     given = parser.parse_args()
     others = [run for run in read_runs(given.out) if (run["seed"] in FRESH) != given.fresh]
     found: list[dict[str, Any]] = []

@@ -1,14 +1,14 @@
-"""GOOD-Motif, size shift: GNP with its default options in a GIN with batch norm, beside fixed poolings.
+"""GOOD-Motif, size shift: GNP with its default options in a GIN with batch norm, compared with fixed poolings.
 
     python -m studies.motif --data ../shared/data/good_motif --device cuda --out results/learned/motif.json
 
-18,000 training graphs, three GIN layers of 64 channels with batch norm, plain empirical risk, 30 epochs of Adam with
-batches of 64; rates fall by ten in epoch 22 and again in epoch 26. GNP trains from two starts with two rates, the fixed
-poolings with the same two rates, five seeds each. "GNP/GNP, portfolio" has the starts and rates of ``fit_portfolio``.
-"GNP/GNP, measured sizes" has one start and one rate, those of best validation in the row "GNP/GNP".
-For each seed the run and the epoch of best accuracy on the shifted validation graphs count, as the benchmark has it;
-the choice by validation graphs of training sizes stands beside it.
-The ceiling is 93.3 %, since a tenth of the labels is drawn anew.
+There are 18,000 training graphs, three GIN layers of 64 channels with batch norm, plain empirical risk, and 30 epochs
+of Adam with batches of 64; rates fall by ten in epoch 22 and again in epoch 26. GNP trains from two starts with two
+rates, the fixed poolings with the same two rates, five seeds each. "GNP/GNP, portfolio" has ``fit_portfolio``'s starts
+and rates. "GNP/GNP, measured sizes" has one start and one rate, those of best validation in the row "GNP/GNP".
+For each seed, the run and the epoch with the best accuracy on the shifted validation graphs count, as in the
+benchmark. The choice by validation graphs of training sizes is also stored.
+The ceiling is 93.3 %, because a tenth of the labels is drawn anew.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HIDDEN, LAYERS, CLASSES = 64, 3, 3
 EPOCHS, BATCH, SEEDS = 30, 64, 5
 RATES = (3e-3, 1e-3)
 STARTS = ("sum", "mean")
-SEARCHES: dict[str, tuple[tuple[str | None, ...], tuple[float, ...]]] = {  # starts and rates, where they are others
+SEARCHES: dict[str, tuple[tuple[str | None, ...], tuple[float, ...]]] = {  # starts and rates that differ
     "GNP/GNP, portfolio": (("sum/sum", "sum/mean", "mean/sum", "mean/mean"), (1e-2, 3e-3, 1e-3)),
     "GNP/GNP, measured sizes": (("mean",), (1e-3,)),
 }
@@ -49,7 +49,7 @@ POOLINGS = {
 
 
 class MotifNet(torch.nn.Module):
-    """GIN layers, a readout and a linear output."""
+    """A network of GIN layers, a readout and a linear output."""
 
     def __init__(self, aggr: str, readout: str, norm: bool = True, **options: Any) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class MotifNet(torch.nn.Module):
         return GINConv(mlp, aggr=aggr)
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, batch_size: int) -> Tensor:
-        """Scores of the classes of each graph."""
+        """The scores of the classes for each graph."""
         for conv, norm in zip(self.convs, self.norms, strict=True):
             x = norm(conv(x, edge_index)).relu()
         scores: Tensor = self.out(self.readout(x, batch, dim_size=batch_size))
@@ -101,12 +101,12 @@ def graphs(path: Path, part: str, shifted: float) -> list[Data]:
 
 
 def loss(scores: Tensor, batch: Any) -> Tensor:
-    """Cross entropy of each graph."""
+    """The cross entropy of each graph."""
     return torch.nn.functional.cross_entropy(scores, batch.y, reduction="none")
 
 
 def wrong(scores: Tensor, batch: Any) -> Tensor:
-    """1 for each graph whose class is not the most likely one."""
+    """1 for each graph whose class is not the most likely one, otherwise 0."""
     return (scores.argmax(1) != batch.y).to(scores.dtype)
 
 
@@ -117,7 +117,7 @@ CRITERIA = {
 
 
 def study(data: Path, name: str, device: str, seeds: int = SEEDS, **more: Any) -> dict[str, Any]:
-    """Every seed of one pooling: accuracies on the shifted test graphs in percent."""
+    """Every seed of one pooling: accuracies on the shifted test graphs, in percent."""
     began = time.monotonic()
     aggr, readout, options = POOLINGS[name]
     path = data / "size_covariate.npz"
@@ -162,7 +162,7 @@ def study(data: Path, name: str, device: str, seeds: int = SEEDS, **more: Any) -
 
 
 def chosen(found: dict[str, Any], rule: str) -> list[float]:
-    """The test accuracy of each seed's run of best validation accuracy."""
+    """The test accuracy of each seed's run with the best validation accuracy."""
     seeds = sorted({run["seed"] for run in found["runs"]})
     best = [
         max((run for run in found["runs"] if run["seed"] == seed), key=lambda run: run["validation"].get(rule, 0.0))
@@ -172,7 +172,7 @@ def chosen(found: dict[str, Any], rule: str) -> list[float]:
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/good_motif"))
     parser.add_argument("--out", type=Path, default=Path("results/learned/motif.json"))

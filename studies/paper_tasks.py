@@ -1,11 +1,11 @@
-"""The nine tasks of the paper, learned in growth coordinates, beside the record's GNP.
+"""Learns the nine tasks of the paper in growth coordinates, for comparison with the record's GNP.
 
     python -m studies.paper_tasks --device cuda --out results/learned/paper_tasks.json
 
 Data, network, number of epochs and batch size are the record's. The record's GNP has 24 settings on graphs, 18 on nodes
-and nine on sets; here the portfolio of ``fit_portfolio`` has twelve, and its rates fall in the second half. As in the
-record, the setting of lowest mean validation loss over five seeds counts. Graph tasks are also tested at 1,000 nodes.
-Variants take two branches, the published coordinates, or the grid of the paper from the same starts.
+and nine on sets. Here the portfolio of ``fit_portfolio`` has twelve, and its rates fall in the second half. As in the
+record, the setting with the lowest mean validation loss over five seeds counts. Graph tasks are also tested at 1,000
+nodes. Variants use two branches, the published coordinates, or the grid of the paper from the same starts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GRAPHS = ("invsize", "harmonic", "maxdegree")
 NODES = ("bfs", "shortest")
 SETS = ("mu_post", "sigma2_post", "mu_map", "sigma2_map")
 LARGE = Exam(sizes=(1000, 1001), mean_degree=20.0, count=50)
-VARIANTS = {  # pooling, its options, whether the rates are the paper's and constant
+VARIANTS = {  # pooling, its options, and whether the rates are the paper's constant ones
     "portfolio": ("gnpg", {}, False),
     "two branches": ("gnpg", {"branches": "split"}, False),
     "published": ("gnp", {}, False),
@@ -48,7 +48,7 @@ def recipe_of(task: str, pooling: str) -> Recipe:
 
 
 def study(task: str, device: str, variant: str = "portfolio") -> dict[str, Any]:
-    """Every run of one task: validation loss, and the task's error inside and far outside the training sizes."""
+    """Every run on one task: validation loss, and the task's error inside and far outside the training sizes."""
     began = time.monotonic()
     pooling, options, paper = VARIANTS[variant]
     recipe = recipe_of(task, pooling)
@@ -88,12 +88,12 @@ def study(task: str, device: str, variant: str = "portfolio") -> dict[str, Any]:
 
 
 def constant(epoch: int) -> float:
-    """Rates that stay as they are."""
+    """Constant rates."""
     return 1.0
 
 
 def chosen(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """The runs of the setting of lowest mean validation loss."""
+    """The runs of the setting with the lowest mean validation loss."""
     by_setting: dict[str, list[dict[str, Any]]] = {}
     for run in found["runs"]:
         by_setting.setdefault(json.dumps(run["setting"]), []).append(run)
@@ -105,7 +105,7 @@ def chosen(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/learned/paper_tasks.json"))
     parser.add_argument("--device", default="cpu")

@@ -1,9 +1,9 @@
-"""How the default rates of ``param_groups`` were found: a plain loop over optimisers and rates.
+"""Shows how the default rates of ``param_groups`` were found: a plain loop over optimisers and rates.
 
     python -m studies.rates --out results/learned/rates.json
 
-Training as in studies.loop, on two laws. The factors are those between the rate of the rest and the rates of p and of
-the growth; ``None`` is the default. A fixed pair of poolings stands beside each optimiser.
+Training is as in studies.loop, on two laws. The factors multiply the base rate to give the rates of p and of the
+growth; ``None`` is the default. Each optimiser also trains a fixed pair of poolings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEEDS = 1
 
 
 def plan() -> list[dict[str, Any]]:
-    """Every training."""
+    """Every training of the study."""
     runs: list[dict[str, Any]] = []
     for law, (aggr, readout) in BEST.items():
         for optimizer, lr in OPTIMIZERS:
@@ -37,7 +37,7 @@ def plan() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/learned/rates.json"))
     parser.add_argument("--workers", type=int, default=os.cpu_count())

@@ -1,14 +1,14 @@
-"""What ``gnpool fit`` chooses on real sets of graphs, beside a plain GIN of PyTorch Geometric with its usual recipe.
+"""Compares the choice of ``gnpool fit`` on real sets of graphs with a plain GIN of PyTorch Geometric.
 
-    python -m studies.real_sets PROTEINS.zip --cache CACHE       # goes on where it stopped
+    python -m studies.real_sets PROTEINS.zip --cache CACHE       # resumes where it stopped
     python -m studies.real_sets PROTEINS.zip --only gin
 
-Both get the same features and the same split by size, drawn anew for each seed: the largest fifth of the graphs is the
-test of the larger, and of the rest some train, some select, and some test inside the training sizes. The recipe is that
-of examples/mutag_gin.py of PyTorch Geometric: five layers of 32 channels with batch norm, the sum as readout, dropout
-of a half, Adam at 0.01 and half of it from epoch 51 on, batches of 128, 100 epochs. The epoch with the lowest
-validation loss is taken, as ``gnpool fit`` does. What the constant guess gets stands beside them, and every test graph
-that is wrong is kept.
+Both get the same features and the same split by size, drawn anew for each seed. The largest fifth of the graphs is the
+test on larger graphs; of the others, some train, some select, and some test inside the training sizes. The recipe is
+that of examples/mutag_gin.py of PyTorch Geometric: five layers of 32 channels with batch norm, the sum as readout,
+dropout of a half, Adam at 0.01 and half of it from epoch 51 on, batches of 128, 100 epochs. The epoch with the lowest
+validation loss is taken, as in ``gnpool fit``. The result of a constant guess is also stored, and every test graph
+that is wrong.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class GIN(torch.nn.Module):
         self.first, self.last = torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.Linear(HIDDEN, classes)
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        """Scores of the classes, (graphs, classes)."""
+        """The scores of the classes, (graphs, classes)."""
         for conv, norm in zip(self.convs, self.norms, strict=True):
             x = norm(conv(x, edge_index).relu())
         x = self.first(global_add_pool(x, batch)).relu()
@@ -79,13 +79,13 @@ def graphs_of(prepared: Prepared, part: str) -> list[Data]:
 
 @torch.no_grad()
 def scores(model: torch.nn.Module, graphs: list[Data]) -> Tensor:
-    """What a network says of graphs, in their order."""
+    """The outputs of a network for graphs, in their order."""
     model.eval()
     return torch.cat([model(b.x, b.edge_index, b.batch) for b in DataLoader(graphs, BATCH)])  # type: ignore[arg-type]
 
 
 def train_gin(prepared: Prepared, seed: int, epochs: int = EPOCHS) -> Outcome:
-    """The recipe on the training graphs; its best epoch on the test graphs."""
+    """Train the recipe, and test its best epoch."""
     torch.manual_seed(seed)
     train, validation = (graphs_of(prepared, part) for part in ("train", "validation"))
     labels = torch.stack([one.y for one in validation])
@@ -113,7 +113,7 @@ def train_gin(prepared: Prepared, seed: int, epochs: int = EPOCHS) -> Outcome:
 
 
 def constant(prepared: Prepared) -> Outcome:
-    """Always naming the class that is most frequent in training, and the share of each class in each part."""
+    """Always name the class that is most frequent in training; also the share of each class in each part."""
     guess = int(prepared.problem.constant(prepared.y["train"]).argmax())
     classes = prepared.problem.classes
     return {
@@ -125,7 +125,7 @@ def constant(prepared: Prepared) -> Outcome:
 
 
 def fit(table: Any, options: Options, cache: Path | None) -> list[Outcome]:
-    """What a fit chooses, and the best fixed poolings by the same validation."""
+    """The choice of a fit, and the best fixed poolings by the same validation."""
     study = run_study(table, options, checkpoint=cache)
     fixed = [e for e in study.entries if e.finished and e.label not in ("GNP", "GNP*", "law")]
     found = {"fit": answer(study).entry, "fixed": min(fixed, key=lambda entry: entry.loss)}
@@ -156,19 +156,19 @@ def run(source: Path, seed: int, models: set[str], cache: Path | None) -> list[O
 
 
 def missing(kept: list[Outcome], name: str, seed: int, only: str | None) -> set[str]:
-    """What is still to do for a seed."""
+    """The models that are still to be run for a seed."""
     done = {one["model"] for one in kept if (one["set"], one["seed"]) == (name, seed)}
     wanted = {"fit", "gin"} if only is None else {only}
     return {one for one in wanted if {"fit": "fit", "gin": "GIN"}[one] not in done}
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, nargs="+", help="a zip or folder of a TUDataset")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--only", choices=("fit", "gin"))
-    parser.add_argument("--cache", type=Path, help="keeps what a fit has trained")
+    parser.add_argument("--cache", type=Path, help="a folder that keeps what a fit has trained")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
     for source in given.source:

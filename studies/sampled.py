@@ -1,11 +1,11 @@
-"""Pooling sampled neighbours: the bias against the fan-out, with the true degrees and without.
+"""Pools sampled neighbours: the bias against the fan-out, with and without the true degrees.
 
-    python -m studies.sampled            # draws anew, and writes the table of docs/guide-large.md
-    python -m studies.sampled --check    # fails if the table is out of step with the raw outcomes
+    python -m studies.sampled            # draws new samples, and writes the table of docs/guide-large.md
+    python -m studies.sampled --check    # fails if the table does not match the raw outcomes
 
-The degrees of the nodes are log-uniform from 1 to 10,000 and features uniform in (0.5, 1.5). Neighbours are drawn
-without repetition. An outcome is, for each draw, the mean over nodes of the pooled value, as a part of that of all
-neighbours. A second table has a correction of the bias, with these features and with log-normal ones.
+The degrees of the nodes are log-uniform from 1 to 10,000, and features are uniform in (0.5, 1.5). Neighbours are drawn
+without repetition. The outcome of a draw is the mean over nodes of the pooled value, as a share of the value of all
+neighbours. A second table shows a correction of the bias, with these features and with log-normal ones.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ LAWS = {  # p and growth
     "max": (math.inf, 0.0),
     "min": (-math.inf, 0.0),
 }
-CURVED = ("L2", "harmonic sum")  # the laws that the correction is for
+CURVED = ("L2", "harmonic sum")  # the laws that get the correction
 FEATURES = {"uniform": lambda rng, n: rng.uniform(0.5, 1.5, n), "log-normal": lambda rng, n: rng.lognormal(0.0, 1.0, n)}
 FANOUTS = (5, 10, 25)
-MOST = 10_000  # neighbours of a node
+MOST = 10_000  # largest number of neighbours of a node
 
 
 def graph(nodes: int, rng: np.random.Generator, features: str = "uniform") -> list[np.ndarray]:
@@ -49,14 +49,14 @@ def graph(nodes: int, rng: np.random.Generator, features: str = "uniform") -> li
 
 
 def pooled(lists: list[np.ndarray], law: str, sizes: Tensor | None) -> Tensor:
-    """Each node's neighbours under a law, (nodes,)."""
+    """The pooled neighbours of each node under a law, (nodes,)."""
     ptr = torch.tensor(np.cumsum([0, *map(len, lists)]))
     p, growth = LAWS[law]
     return norm_pool(torch.from_numpy(np.concatenate(lists)), ptr=ptr, p=p, growth=growth, sizes=sizes)[:, 0]
 
 
 def study(nodes: int, draws: int, seed: int) -> list[dict[str, Any]]:
-    """For each law and fan-out the outcomes of all draws."""
+    """The outcomes of all draws, for each law and fan-out."""
     rng = np.random.default_rng(seed)
     lists = graph(nodes, rng)
     sizes = torch.tensor([len(one) for one in lists])
@@ -76,7 +76,7 @@ def study(nodes: int, draws: int, seed: int) -> list[dict[str, Any]]:
 
 
 def corrected(lists: list[np.ndarray], law: str, sizes: Tensor) -> Tensor:
-    """As :func:`pooled`, without the part of the bias that the spread of the neighbours drawn tells, (nodes,).
+    """As :func:`pooled`, corrected by the part of the bias that the spread of the drawn neighbours shows, (nodes,).
 
     M_p = m^(1/p) with m the mean of u^p over k of n neighbours. The mean of M_p over draws is too large by the factor
     1 + (1/p) (1/p - 1) / 2 var(m) / m^2, to first order in var(m), and (M_2p / M_p)^2p - 1 is the variance of u^p
@@ -92,7 +92,7 @@ def corrected(lists: list[np.ndarray], law: str, sizes: Tensor) -> Tensor:
 
 
 def corrections(nodes: int, draws: int, seed: int) -> list[dict[str, Any]]:
-    """For each kind of features, curved law and fan-out the outcomes as they are and corrected."""
+    """The outcomes with and without the correction, for each kind of features, curved law and fan-out."""
     found = []
     for features in FEATURES:
         rng = np.random.default_rng(seed)
@@ -116,17 +116,17 @@ def corrections(nodes: int, draws: int, seed: int) -> list[dict[str, Any]]:
 
 
 def sample(lists: list[np.ndarray], fanout: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Up to so many neighbours of each node, none twice."""
+    """Up to ``count`` neighbours of each node, none twice."""
     return [one[rng.choice(len(one), min(fanout, len(one)), replace=False, shuffle=False)] for one in lists]
 
 
 def bias(one: dict[str, Any]) -> float:
-    """By how much the mean over draws differs from all neighbours, in percent."""
+    """The difference, in percent, between the mean over draws and the value of all neighbours."""
     return 100.0 * (sum(one["parts"]) / len(one["parts"]) - 1.0)
 
 
 def table(found: list[dict[str, Any]]) -> str:
-    """The biases in Markdown, a row for each law; in parentheses what they would be without ``sizes``."""
+    """The biases in Markdown, with a row for each law; in parentheses, the biases without ``sizes``."""
     by_key = {(one["law"], one["fanout"], one["sizes"]): bias(one) for one in found if "sizes" in one}
     lines = [["pooling", *(f"fan-out {fanout}" for fanout in FANOUTS)], ["---"] * (1 + len(FANOUTS))]
     for law in LAWS:
@@ -136,7 +136,7 @@ def table(found: list[dict[str, Any]]) -> str:
 
 
 def table_of_corrections(found: list[dict[str, Any]]) -> str:
-    """The biases with the correction in Markdown; in parentheses without it."""
+    """The biases with the correction in Markdown; in parentheses, without it."""
     by_key = {
         (one["features"], one["law"], one["fanout"], one["corrected"]): bias(one) for one in found if "features" in one
     }
@@ -149,7 +149,7 @@ def table_of_corrections(found: list[dict[str, Any]]) -> str:
 
 
 def filled(page: str, found: list[dict[str, Any]]) -> str:
-    """The page with its tables anew."""
+    """The page with its tables rewritten."""
     for name, written in (("sampled", table(found)), ("corrected", table_of_corrections(found))):
         start, end = START.format(name), END.format(name)
         before, rest = page.split(start)
@@ -158,7 +158,7 @@ def filled(page: str, found: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--check", action="store_true", help="Compare the page with the raw outcomes, and draw nothing."

@@ -1,7 +1,7 @@
-"""The tables of README and of pages of docs/ (PAGES below), from the raw outcomes in results/learned.
+"""Writes the tables of README and of pages of docs/ (PAGES below), from the raw outcomes in results/learned.
 
-python -m studies.tables           # writes them into the page
-python -m studies.tables --check   # fails if a page is out of step
+python -m studies.tables           # writes them into the pages
+python -m studies.tables --check   # fails if a page is out of date
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from studies.laws import HELD, LAWS, TESTS, Law
 PAGES_FOLDER = Path(__file__).parents[1] / "docs"
 RESULTS = Path(__file__).parents[1] / "results" / "learned"
 VERDICTS = ("law", "undecided", "approximate", "nothing")
-DRAWS = 10_000  # of the bootstrap over seeds
-TRIAL_RATE = 1e-3  # of the runs without batch norm that the page shows
+DRAWS = 10_000  # draws of the bootstrap over seeds
+TRIAL_RATE = 1e-3  # rate of the runs without batch norm that the page shows
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -37,17 +37,17 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def percent(value: float) -> str:
-    """An error in percent, with as many digits as say something."""
+    """An error in percent, with as many digits as are meaningful."""
     return f"{value:.0f}" if value >= 99.5 else f"{value:.1f}" if value >= 9.95 else f"{value:.2f}"
 
 
 def median_and_worst(errors: list[float]) -> str:
-    """Over seeds."""
+    """Median and largest value over seeds, as text."""
     return f"{percent(statistics.median(errors))} ({percent(max(errors))})"
 
 
 def paired_interval(ours: list[float], theirs: list[float]) -> tuple[float, float]:
-    """95 % of the mean difference of the errors, seeds drawn anew in pairs."""
+    """The 95 % interval of the mean difference of the errors, with seeds resampled in pairs."""
     difference = np.array(ours) - np.array(theirs)
     drawn = np.random.default_rng(0).integers(0, len(difference), (DRAWS, len(difference)))
     low, high = np.quantile(difference[drawn].mean(1), (0.025, 0.975))
@@ -55,7 +55,7 @@ def paired_interval(ours: list[float], theirs: list[float]) -> tuple[float, floa
 
 
 def laws_table(laws: dict[str, Law], found: list[dict[str, Any]]) -> str:
-    """Median and worst error over seeds, growth beside published coordinates."""
+    """Median and worst error over seeds, in growth and in published coordinates."""
     by_name = {(one["law"], one["pooling"]): learned.chosen(one) for one in found}
     rows = []
     for law in laws.values():
@@ -78,12 +78,12 @@ def meets(errors: dict[str, list[float]]) -> bool:
 
 
 def errors_of(runs: list[dict[str, Any]]) -> dict[str, list[float]]:
-    """By size, the errors of the chosen runs."""
+    """The errors of the chosen runs, by size."""
     return {part: [run["errors"][part] for run in runs] for part in TESTS}
 
 
 def counts(found: list[dict[str, Any]]) -> str:
-    """In how many laws the bounds hold, and where growth coordinates are worse."""
+    """The number of laws for which the bounds hold, and the laws for which growth coordinates are worse."""
     errors = {(one["law"], one["pooling"]): errors_of(learned.chosen(one)) for one in found}
     names = [name for name, pooling in errors if pooling == "gnpg"]
     both = [name for name in names if (name, "gnp") in errors]
@@ -105,7 +105,7 @@ def counts(found: list[dict[str, Any]]) -> str:
 
 
 def with_published(found: list[dict[str, Any]]) -> str:
-    """What the portfolio chooses if the published coordinates are in it."""
+    """The portfolio's choices if it includes the published coordinates."""
     runs = {(one["law"], one["pooling"]): one["runs"] for one in found}
     good, kept, cases = 0, 0, 0
     for name in LAWS:
@@ -120,7 +120,7 @@ def with_published(found: list[dict[str, Any]]) -> str:
 
 
 def loop_table(found: list[dict[str, Any]], fresh: bool = False) -> str:
-    """GNP beside the best fixed pair of poolings, law by law, on the first draws or on the fresh ones."""
+    """GNP and the best fixed pair of poolings for each law, on the first draws or on the fresh ones."""
     rows = []
     for law in ("max of sums", *loop.OTHERS):
         errors: dict[str, list[float]] = {}
@@ -157,7 +157,7 @@ def loop_others(found: list[dict[str, Any]]) -> str:
 
 
 def motif_table(found: list[dict[str, Any]]) -> str:
-    """Accuracy on the shifted test graphs."""
+    """The accuracy on the shifted test graphs."""
     rows = []
     for one in found:
         cells = []
@@ -170,7 +170,7 @@ def motif_table(found: list[dict[str, Any]]) -> str:
 
 
 def motif_headline(found: list[dict[str, Any]]) -> str:
-    """GNP beside fixed poolings in the same network, the best published number that was checked, and the ceiling."""
+    """GNP and fixed poolings in the same network, the best published number that was checked, and the ceiling."""
     best = published("good_motif_size").best("covariate", mark="verified")
     assert best is not None
     rows = [[f"best published, {best[0]}", f"{best[1].mean:.1f} ± {best[1].std:.1f}"]]
@@ -195,7 +195,7 @@ def tasks_table(found: list[dict[str, Any]]) -> str:
 
 
 def branches_table(runs: list[dict[str, Any]]) -> str:
-    """One branch beside two on the set tasks: the errors of the run that validation chose, seed by seed."""
+    """One branch and two on the set tasks: the errors of the run that validation chose, seed by seed."""
     seeds = sorted({run["seed"] for run in runs})
     forms = {"one branch": ["one branch"], "two branches": ["two branches"], "both": ["one branch", "two branches"]}
     rows = []
@@ -249,7 +249,7 @@ def ablation_table(found: list[dict[str, Any]]) -> str:
 
 
 def wilson(right: int, runs: int) -> tuple[float, float]:
-    """The interval of Wilson for a share, at 95 %."""
+    """Wilson's 95 % interval for a share."""
     z = 1.96
     middle = (right + z**2 / 2) / (runs + z**2)
     half = z / (runs + z**2) * math.sqrt(right * (runs - right) / runs + z**2 / 4)
@@ -263,7 +263,7 @@ def share(right: int, runs: int) -> str:
 
 
 def found_groups(runs: list[dict[str, Any]]) -> list[tuple[str, float, list[dict[str, Any]]]]:
-    """The runs by group of laws and noise, those groups that were run."""
+    """The runs by group of laws and noise, for the groups that were run."""
     found = []
     for group, laws in studied.GROUPS.items():
         for noise in (0.0, studied.NOISE):
@@ -274,7 +274,7 @@ def found_groups(runs: list[dict[str, Any]]) -> list[tuple[str, float, list[dict
 
 
 def found_table(runs: list[dict[str, Any]]) -> str:
-    """How often a law is found, and what is said."""
+    """How often a law is found, and which answers are given."""
     rows = []
     for group, noise, chosen in found_groups(runs):
         inside = group not in ("outside", "outside, kept back", "nothing", "paper, outside")
@@ -303,7 +303,7 @@ def trust_table(runs: list[dict[str, Any]]) -> str:
 
 
 def coverage(runs: list[dict[str, Any]]) -> str:
-    """The stated size of trust beside the plain rules to trust up to a fixed multiple of the size, over all runs."""
+    """The stated size of trust, and plain rules to trust up to a fixed multiple of the size, over all runs."""
     runs = [run for run in runs if run["errors"]]
     held = sum(map(studied.trusted, runs))
     reach = statistics.geometric_mean(run["factor"] for run in runs)
@@ -328,7 +328,7 @@ def planned(runs: list[dict[str, Any]]) -> str:
 
 
 def false_laws(runs: list[dict[str, Any]]) -> str:
-    """Wrong formulas that were called a law."""
+    """Wrong formulas that were reported as laws."""
     wrong = [run for run in runs if run["verdict"] == "law" and not studied.right(run)]
     beyond = [run for run in wrong if not studied.trusted(run)]
     return (
@@ -338,7 +338,7 @@ def false_laws(runs: list[dict[str, Any]]) -> str:
 
 
 def crystals_table(runs: list[dict[str, Any]]) -> str:
-    """What trained networks were crystallized to, and their errors before and after."""
+    """The crystallized forms of trained networks, and their errors before and after."""
     rows = []
     for run in sorted(runs, key=lambda run: (list(crystals.CASES).index(run["case"]), run["seed"])):
         text = run["text"].replace("learned GNP", "learned")
@@ -413,7 +413,7 @@ MODELS = {"fit": "choice of `fit`", "fixed": "best fixed poolings", "GIN": "plai
 
 
 def real_sets_table(runs: list[dict[str, Any]]) -> str:
-    """Wrong answers on each set of real graphs in percent: the mean over seeds, the lowest and the highest."""
+    """Wrong answers on each set of real graphs, in percent: the mean over seeds, the lowest and the highest."""
     rows = []
     for name in dict.fromkeys(one["set"] for one in runs):
         for model, words in MODELS.items():
@@ -425,7 +425,7 @@ def real_sets_table(runs: list[dict[str, Any]]) -> str:
 
 
 def mean_and_range(errors: list[float]) -> str:
-    """Over seeds."""
+    """Mean, lowest and highest value over seeds, as text."""
     mean, low, high = (f"{value:.1f}" for value in (statistics.mean(errors), min(errors), max(errors)))
     return f"{mean} %" if low == high else f"{mean} % ({low} to {high})"
 
@@ -446,20 +446,20 @@ PAGES = {
 
 
 def filled(page: str, parts: dict[str, str]) -> str:
-    """The page with every block between its marks written anew."""
+    """The page with every block between its marks rewritten."""
     for name, text in parts.items():
         begin, end = f"<!-- studies:{name} -->\n", "<!-- studies:end -->"
         head, found, rest = page.partition(begin)
         if not found:
-            raise ValueError(f"a page has no block {name!r}")
+            raise ValueError(f"a page has no block {name!r}; add its marks to the page")
         page = f"{head}{begin}\n{text}\n\n{end}{rest.partition(end)[2]}"
     return page
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing, and fail if a page is out of step")
+    parser.add_argument("--check", action="store_true", help="change nothing, and fail if a page is out of date")
     given = parser.parse_args()
     for path, parts in PAGES.items():
         page = path.read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ Links: the file must exist, and `#anchor` must be a heading of it. Addresses wit
 
 Code: the ```python blocks of one file run in order in one fresh interpreter and share a namespace. If the
 next fenced block after one is ```text, it is the block's expected output, compared exactly but for trailing
-white space. torch draws from `--seed`, so that the check always ends alike; what a page prints must
+white space. torch draws from `--seed`, so that the check is repeatable; what a page prints must
 hold for every seed (`python tools/check_docs.py --seed 1`).
 """
 
@@ -146,7 +146,7 @@ def main() -> int:
     """Check every file, print the problems, and return the exit status."""
     parser = argparse.ArgumentParser(description="Check the links and run the code of the documentation.")
     parser.add_argument("--run", type=Path, metavar="FILE", help="only run the code of FILE, in this process")
-    parser.add_argument("--seed", type=int, default=0, help="where random numbers start (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default: 0)")
     arguments = parser.parse_args()
     if arguments.run is not None:
         problems = run_blocks(arguments.run, arguments.seed)

@@ -23,16 +23,16 @@ from matplotlib import pyplot as plt
 from matplotlib.patheffects import withStroke
 
 SIZES = (5, 7, 10, 14, 20, 30, 50, 70, 100, 140, 200)
-SEEN = 20  # elements of the largest set that the scales are fitted on
+SEEN = 20  # elements of the largest set that the factors are fitted on
 COLOURS = {"sum": "#1b6ca8", "mean": "#d1603d", "max": "#3a8f5b", "min": "#8a5aa8"}
 POINTS = {"sum": (1.0, 0.0), "mean": (1.0, 1.0), "max": (float("inf"), 0.0), "min": (float("-inf"), 0.0)}
 LEARNED = ("sum", "max", "min", "L2 norm", "geometric mean", "harmonic sum")  # the targets of plane.png
-PLACES = (float("-inf"), -1.0, 0.0, 1.0, 2.0, float("inf"))  # p, column by column of lattice.png
+PLACES = (float("-inf"), -1.0, 0.0, 1.0, 2.0, float("inf"))  # p of each column of lattice.png
 HEIGHTS = {1.0: "1", 0.5: "1/2", 0.0: "0", -0.5: "-1/2", -1.0: "-1"}
 
 
 def growth(path: Path) -> None:
-    """Each pooling times the factor that fits small sets best, against size, for two targets."""
+    """Draw each pooling, times the factor that fits small sets best, against size, for two targets."""
     generator = torch.Generator().manual_seed(0)
     sets = {n: 0.2 + 0.8 * torch.rand(200, n, generator=generator) for n in SIZES}
     pooled = {
@@ -62,7 +62,7 @@ def growth(path: Path) -> None:
 
 
 def p_and_q(path: Path) -> None:
-    """What p does to four values, and what p and q do to a set that grows."""
+    """Draw the effect of p on four values, and the effect of p and q on a growing set."""
     values = torch.tensor([[1.0], [2.0], [3.0], [6.0]])
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.8), constrained_layout=True)
     for side in (-1.0, 1.0):
@@ -117,10 +117,10 @@ def p_and_q(path: Path) -> None:
 
 
 def plane(path: Path, epochs: int = 100) -> None:
-    """The ways of six layers from the mean to the poolings that their targets ask for."""
+    """Draw the paths of six layers from the mean to the poolings that their targets need."""
     figure, axis = plt.subplots(figsize=(6.8, 4.4), constrained_layout=True)
     draw_names(axis)
-    for text in axis.texts:  # readable where a line passes behind it
+    for text in axis.texts:  # readable if a line passes behind it
         text.set(zorder=6, path_effects=[withStroke(linewidth=3, foreground="white")])
     for name, colour in zip(LEARNED, COLORS, strict=False):
         way = [(across(p), height) for p, height in way_to(BY_NAME[name], epochs)]
@@ -133,7 +133,7 @@ def plane(path: Path, epochs: int = 100) -> None:
 
 
 def way_to(target: Named, epochs: int) -> list[tuple[float, float]]:
-    """p and the growth after each epoch of a layer that is trained on sets of 5 to 29 numbers."""
+    """p and the growth after each epoch of a layer trained on sets of 5 to 29 numbers."""
     generator = torch.Generator().manual_seed(0)
     sizes = torch.randint(5, 30, (400,), generator=generator).tolist()
     rows = [0.05 + 0.95 * torch.rand(n, 1, generator=generator) for n in sizes]
@@ -166,7 +166,7 @@ class Scaled(torch.nn.Module):
 
 
 def lattice(path: Path) -> None:
-    """A small chart for each name of the lattice, at its place: what it makes of sets that grow."""
+    """Draw a small chart for each name of the lattice, at its place: its values on growing sets."""
     generator = torch.Generator().manual_seed(0)
     sizes = (2, 4, 8, 16, 32, 64, 128)
     sets = {n: 0.05 + 0.95 * torch.rand(400, n, generator=generator) for n in sizes}
@@ -192,13 +192,13 @@ def lattice(path: Path) -> None:
 
 
 def save(figure: plt.Figure, path: Path) -> None:
-    """A PNG without a date, so that equal code gives an equal file."""
+    """Save a PNG without a date, so that equal code gives an equal file."""
     figure.savefig(path, dpi=150, metadata={"Software": None})
     plt.close(figure)
 
 
 def main() -> None:
-    """Draw them all."""
+    """Draw all figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "figures")
     folder = parser.parse_args().out

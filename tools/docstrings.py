@@ -58,7 +58,7 @@ def _blocks(lines: list[str]) -> list[str]:
 
 
 def _indented(lines: list[str], place: int, margin: int) -> tuple[list[str], int]:
-    """The lines from ``place`` that are indented by more than ``margin``, and where they end."""
+    """The lines from ``place`` on that are indented by more than ``margin``, and the place after them."""
     end = place
     while end < len(lines) and (not lines[end].strip() or len(lines[end]) - len(lines[end].lstrip()) > margin):
         end += 1

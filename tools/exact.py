@@ -1,15 +1,15 @@
-"""Random cases of the operator against mpmath: values and gradients, of rows of any size and every form of the call.
+"""Compares random cases of the operator with mpmath: values and gradients, for rows of any size and every call form.
 
-    python -m tools.exact                                    # 6,000 cases of each kind on the backend of the CPU
-    python -m tools.exact --backend reference --keep         # and keep the outcome, for the table of docs/checks.md
+    python -m tools.exact                                    # 6,000 cases of each kind on the CPU's backend
+    python -m tools.exact --backend reference --keep         # also store the outcome, for the table of docs/checks.md
     python -m tools.exact --calls 15 --seed 1
 
-A case is one channel: rows drawn in three segments, with a p and a q or growth of its own. "usual" rows lie between
+A case is one channel: rows drawn in three segments, with its own p and q or growth. "usual" rows lie between
 1e-4 and 1e6 and |p| between 1/4 and 50 or is infinite; "wide" rows lie anywhere in the range of the type and |p|
-between 1/20 and 50. The exact result has 60 digits. Values are compared where the type can hold them. Gradients are
-compared where it can hold all of the channel, unless a max or min has a second entry that is as large to rounding. An
-error of a value is relative; one of a gradient in x or in edge weights is relative to the largest of the channel; one
-in p to what its two terms are. A test runs a few cases on every backend (tests/ops/test_exact.py).
+1/20 and 50. The exact result has 60 digits. Values are compared if the type can hold them. Gradients are
+compared if the type can hold all results of the channel, unless a max or min has a second entry that is as large up to
+rounding. The error of a value is relative. The error of a gradient in x or in edge weights is relative to the largest
+of the channel, and that in p to its two terms. A test runs a few cases on every backend (tests/ops/test_exact.py).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SEGMENTS = 3
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 DECADES = {"usual": dict.fromkeys(DTYPES, (-4.0, 6.0)), "wide": {"float32": (-36.0, 36.0), "float64": (-300.0, 300.0)}}
 LEAST_P = {"usual": 0.25, "wide": 0.05}
-HELD = {"float32": (1e-36, 3e38), "float64": (1e-290, 1e308)}  # normal numbers, and what a slope of them leaves
+HELD = {"float32": (1e-36, 3e38), "float64": (1e-290, 1e308)}  # normal numbers, with a margin for their slopes
 EPS = {"usual": (1e-6, 0.0, 1e-3), "wide": (0.0, 1e-30, 1e-6)}
-FORMS = ({}, {"zeros": "keep"}, {"zeros": "remove"})  # the first is that with q
+FORMS = ({}, {"zeros": "keep"}, {"zeros": "remove"})  # the first form is the one with q
 WAYS = ("segments", "neighbors", "weighted")
 DIGITS = 60
 PAGE = Path(__file__).parents[1] / "docs" / "checks.md"
@@ -71,8 +71,8 @@ class Pooled(NamedTuple):
     y: mpmath.mpf
     slopes: list[mpmath.mpf]  # dy/dz of each entry
     by_p: mpmath.mpf
-    terms: mpmath.mpf  # how large the terms are that dy/dp is the difference of
-    smooth: bool = True  # no other entry is the extreme but for rounding, where the extreme is the result
+    terms: mpmath.mpf  # size of the terms whose difference is dy/dp
+    smooth: bool = True  # if the result is the extreme, whether no other entry equals it up to rounding
 
 
 @dataclass
@@ -80,15 +80,15 @@ class Found:
     """The worst errors so far."""
 
     cases: int = 0
-    gradients: int = 0  # cases whose gradients could be compared
+    gradients: int = 0  # number of cases whose gradients could be compared
     value: float = 0.0
     gradient: float = 0.0
     by_p: float = 0.0
     not_finite: int = 0
-    worst: dict[str, str] = field(default_factory=dict)  # the cases they are from
+    worst: dict[str, str] = field(default_factory=dict)  # the cases with the worst errors
 
     def meet(self, kind: str, error: float, case: str) -> None:
-        """Takes an error into account; one that is no number counts by itself."""
+        """Record an error; an error that is not a number is counted separately."""
         if not np.isfinite(error):
             self.not_finite += 1
             self.worst.setdefault("not_finite", case)
@@ -98,7 +98,7 @@ class Found:
 
 
 def draw(rng: np.random.Generator, kind: str, dtype: str, way: str, channels: int) -> Call:
-    """A call whose channels are as many cases."""
+    """A call whose channels are separate cases."""
     entries = int(rng.integers(SEGMENTS, 40))
     rows = entries if way == "segments" else int(rng.integers(2, entries + 1))
     low, high = np.sort(rng.uniform(*DECADES[kind][dtype], (2, channels)), axis=0)
@@ -165,7 +165,7 @@ def pooled(z: list[mpmath.mpf], p: float, size: float, eps: mpmath.mpf, options:
 
 
 def held(value: mpmath.mpf, dtype: str) -> bool:
-    """Whether the type can hold it as a normal number."""
+    """Whether the type can hold a value as a normal number."""
     low, high = HELD[dtype]
     return value == 0 or low < abs(value) < high
 
@@ -178,7 +178,7 @@ class Channel(NamedTuple):
     by_weight: list[mpmath.mpf]
     by_p: mpmath.mpf
     terms: mpmath.mpf
-    safe: bool  # can the type hold all of it?
+    safe: bool  # whether the type can hold all results
 
 
 def channel(call: Call, c: int, dtype: str) -> Channel:
@@ -203,7 +203,7 @@ def channel(call: Call, c: int, dtype: str) -> Channel:
 
 
 def measure(call: Call, dtype: str, found: Found, name: str) -> None:
-    """Compares one call with the exact results, a case for each channel."""
+    """Compare one call with the exact results; each channel is a case."""
     x, p = call.x.clone().requires_grad_(), call.p.clone().requires_grad_()
     y = call.pool(x, call.weight, p)
     by_x, by_p = torch.autograd.grad(y.sum(), (x, p))
@@ -219,7 +219,7 @@ def measure(call: Call, dtype: str, found: Found, name: str) -> None:
         found.gradients += 1
         found.meet("gradient", largest_error(by_x[:, c], exact.by_x), case)
         found.meet("by_p", float(abs(by_p[c].item() - exact.by_p) / (exact.terms or 1)), case)
-        if call.weight is not None:  # its gradient is the sum over channels: so each by itself
+        if call.weight is not None:  # its gradient is the sum over channels, so each channel is computed alone
             weight, one = call.weight.clone().requires_grad_(), slice(c, c + 1)
             alone = call._replace(size=call.size[one]).pool(call.x[:, one], weight, call.p[one])
             (by_weight,) = torch.autograd.grad(alone.sum(), weight)
@@ -227,13 +227,13 @@ def measure(call: Call, dtype: str, found: Found, name: str) -> None:
 
 
 def largest_error(actual: Tensor, exact: list[mpmath.mpf]) -> float:
-    """Relative to the largest of them."""
+    """Errors relative to the largest exact value."""
     error = max(abs(mine - one) for mine, one in zip(actual.tolist(), exact, strict=True))
     return float(error / (max(map(abs, exact)) or 1))
 
 
 def search(kind: str, dtype: str, calls: int, seed: int, channels: int = 40) -> Found:
-    """So many calls of one kind and type, each of so many cases."""
+    """Run the calls of one kind and type, each with several cases."""
     found = Found()
     with mpmath.workdps(DIGITS):
         for number in range(calls):
@@ -244,7 +244,7 @@ def search(kind: str, dtype: str, calls: int, seed: int, channels: int = 40) -> 
 
 
 def table() -> str:
-    """The outcomes that are kept, in Markdown."""
+    """The stored outcomes, in Markdown."""
     lines = [
         "| backend | rows | type | cases | values, in eps | gradients in x and weights | in p | not finite |",
         "|---|---|---|---|---|---|---|---|",
@@ -258,19 +258,19 @@ def table() -> str:
 
 
 def filled(page: str) -> str:
-    """The page with its table anew."""
+    """The page with its table rewritten."""
     from gnpool.report.markdown.blocks import fill
 
     return fill(page, {"cases": table()}, PAGE.name, "exact")
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=150, help="of each kind and type, of 40 cases each")
+    parser.add_argument("--calls", type=int, default=150, help="calls of each kind and type, with 40 cases each")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", default="numba", help="numba, reference or triton")
-    parser.add_argument("--keep", action="store_true", help="keep it in results/reliability.json and docs/checks.md")
+    parser.add_argument("--keep", action="store_true", help="write to results/reliability.json and docs/checks.md")
     given = parser.parse_args()
     os.environ["GNPOOL_BACKEND"] = given.backend
     rows = []

@@ -29,7 +29,7 @@ class Child:
 
     @classmethod
     def start(cls, name: str, work: Callable[[], Any], out: Path) -> Child:
-        """Start it. Its result goes to ``out`` as JSON, and its output to a log beside it."""
+        """Start the function. Its result goes to ``out`` as JSON, and its output to a log beside it."""
         out.unlink(missing_ok=True)
         pid = os.fork()
         if pid == 0:
@@ -49,25 +49,25 @@ class Child:
 
     @property
     def log(self) -> Path:
-        """The file of its output."""
+        """The file of the function's output."""
         return self.out.with_suffix(".log")
 
     def kill(self, *, everything: bool = True) -> None:
-        """Kill it, with or without the processes that it has started."""
+        """Kill the process, with or without the processes that it has started."""
         with contextlib.suppress(ProcessLookupError):
             (os.killpg if everything else os.kill)(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         self.ended = True
 
     def done(self, patience: float) -> bool:
-        """Whether it has ended; after ``patience`` seconds it is killed."""
+        """Whether the process has ended; after ``patience`` seconds it is killed."""
         if not self.ended and time.monotonic() - self.begin > patience:
             self.kill()
         self.ended = self.ended or os.waitpid(self.pid, os.WNOHANG)[0] != 0
         return self.ended
 
     def answer(self) -> Any:
-        """The result of the function; None if it did not return."""
+        """The function's result; None if it did not return."""
         return json.loads(self.out.read_text(encoding="utf-8")) if self.out.exists() else None
 
 

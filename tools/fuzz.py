@@ -101,7 +101,7 @@ def pooled(draw: Any) -> tuple[torch.Tensor, torch.Tensor, int, float, float]:
 def check_operator(case: tuple[torch.Tensor, torch.Tensor, int, float, float]) -> None:
     """The fast backend must give the value and the gradient of the definition."""
     x, index, size, p, q = case
-    if len(x) % 2:  # half of them sorted
+    if len(x) % 2:  # half of them are sorted
         index = index.sort().values
     ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
     got = norm_pool(ours, index, p=p, q=q, dim_size=size)
@@ -340,7 +340,7 @@ def check_tensors(file: str, place: Path, changes: list[tuple[int, str, Any]]) -
         torch.save(graphs, path)
         data = bytearray(path.read_bytes())
         begin = data.index(b"data.pkl")
-        for at, _, new in changes:  # in the pickle, whose checksum torch does not look at
+        for at, _, new in changes:  # inside the pickle, whose checksum torch ignores
             data[begin + at % 900] = hash(str(new)) % 256 if new is not None else 0x80
         path.write_bytes(bytes(data))
         refused(lambda: read_graphs(path))
@@ -394,7 +394,7 @@ def check_store(label: str, scores: Any, tensor: list[float], damage: tuple[str,
         assert record.tensors is not None
         assert repr(record.scores) == repr(scores)
         assert record.tensors["a"].tolist() == tensor or any(map(math.isnan, tensor))
-        assert [path.name for path in Path(folder).iterdir()] == ["store"]  # no label leads out
+        assert [path.name for path in Path(folder).iterdir()] == ["store"]  # no label leads out of the folder
 
 
 KEY = {"table": "t", "unit": 1}
@@ -403,7 +403,7 @@ FORGED = ("record", "tensors", "pack", "checkpoint")
 CHANGES = st.lists(
     st.tuples(
         st.integers(0, 2000),
-        st.integers(0, 12),  # characters that go
+        st.integers(0, 12),  # number of characters to remove
         st.text(max_size=6)
         | st.sampled_from(["null", "[]", "{}", "-1", "1e999", '"a"', "true", '{"$float": "nan"}', "9" * 30])
         | st.integers(1, 3000).map(lambda depth: "[" * depth)
@@ -517,7 +517,7 @@ def run(part: str, examples: int, number: int) -> int:
     def one(arguments: tuple[Any, ...]) -> None:
         nonlocal tried
         tried += 1
-        signal.alarm(PATIENCE)  # ends the program, with the arguments on the screen
+        signal.alarm(PATIENCE)  # ends the program, and prints the arguments
         try:
             check(*arguments)
         finally:
@@ -532,15 +532,15 @@ def run(part: str, examples: int, number: int) -> int:
 
 
 def hanging(*_: object) -> None:
-    """Called by the alarm."""
+    """Raise an error when the alarm rings."""
     raise TimeoutError(f"an example took longer than {PATIENCE} seconds")
 
 
 def main() -> int:
-    """Run from the command line; 0 if nothing was found."""
+    """Run from the command line; return 0 if nothing was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, help="repeat a run")
+    parser.add_argument("--seed", type=int, help="seed of a run to repeat")
     parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--keep", action="store_true", help="write the counts to results/reliability.json")
     options = parser.parse_args()
@@ -556,7 +556,7 @@ def main() -> int:
         counts[part] = tried
         print(f"{part}: {tried} examples, {time.monotonic() - begin:.0f} s, nothing found", flush=True)
     if options.keep:
-        keep("fuzz", {"seed": number, "tried": counts, "found": 0})  # a find has ended the program
+        keep("fuzz", {"seed": number, "tried": counts, "found": 0})  # anything found has ended the program before
     return 0
 
 

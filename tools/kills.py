@@ -48,12 +48,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACE = ROOT / "build" / "kills"
 TABLE = "ablation_b"  # two trainings, six exams
 SEED = 20
-KILLS = 5  # in a series
+KILLS = 5  # kills in a series
 PATIENCE = 900.0  # seconds for one run
 
 
 def reproducing(folder: Path, *options: str) -> str:
-    """The smoke run of a table; with options by the program itself."""
+    """The smoke run of a table; with options, it is run by the command line program."""
     if options:
         command = [sys.executable, "-m", "gnpool", "reproduce", TABLE, "--preset", "smoke", "--out", str(folder)]
         subprocess.run([*command, "--device", "cpu", *options], check=True, capture_output=True)
@@ -69,13 +69,13 @@ def reproducing(folder: Path, *options: str) -> str:
 
 
 def timeless(result: dict[str, Any]) -> None:
-    """Take out how long it took, and the commit: it changes if somebody commits meanwhile."""
+    """Remove the time and the commit, which can change during the runs."""
     for name in ("seconds", "commit"):
         result["meta"].pop(name, None)
 
 
 def fitting(folder: Path) -> str:
-    """A fit of a few rings, whose target is the largest of a feature."""
+    """A fit of a few rings; the target is the maximum of a feature."""
     rng = np.random.default_rng(0)
     sizes = np.arange(4, 28)
     nodes, ends = int(sizes.sum()), np.cumsum(sizes)
@@ -96,7 +96,7 @@ def fitting(folder: Path) -> str:
 
 
 class Net(torch.nn.Module):
-    """A pooling behind a norm and in front of a layer."""
+    """A network with a pooling between a norm and a layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,19 +135,19 @@ def crystallizing(folder: Path) -> str:
 
 
 def tensor_bytes(value: torch.Tensor) -> bytes:
-    """Its bits."""
+    """The bits of a tensor."""
     return value.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 
 def digest(*parts: bytes) -> str:
-    """Of all parts in this order."""
+    """The digest of all parts in this order."""
     found = hashlib.sha256()
     for part in parts:
         found.update(hashlib.sha256(part).digest())
     return found.hexdigest()
 
 
-KINDS: dict[str, tuple[Callable[[Path], str], int]] = {  # kind -> the run, and how many kills are asked for
+KINDS: dict[str, tuple[Callable[[Path], str], int]] = {  # kind -> its run, and the number of kills
     "reproduce": (reproducing, 400),
     "fit": (fitting, 250),
     "crystallize": (crystallizing, 250),
@@ -181,7 +181,7 @@ def ended(child: Child) -> str:
 
 def series(kind: str, number: int, wanted: str, seconds: float, folder: Path) -> dict[str, Any]:
     """The kills in one folder, and whether the result is right; ``seconds`` is the time of an undisturbed run."""
-    rng = random.Random(f"{SEED} {kind} {number}")  # noqa: S311 -- moments, no secrets
+    rng = random.Random(f"{SEED} {kind} {number}")  # noqa: S311 -- moments, not secrets
     kills, ends = 0, []
     while kills < KILLS and len(ends) < KILLS:
         shutil.rmtree(folder, ignore_errors=True)
@@ -203,11 +203,11 @@ def series(kind: str, number: int, wanted: str, seconds: float, folder: Path) ->
 
 
 def main() -> int:
-    """Run from the command line; 1 if a series ended with other bits."""
+    """Run from the command line; return 1 if a series ended with other bits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=KINDS, action="append", help="repeat it  [default: all but ray]")
-    parser.add_argument("--most", type=int, help="series of each kind to run now")
-    parser.add_argument("--jobs", type=int, default=1, help="how many series at once")
+    parser.add_argument("--only", choices=KINDS, action="append", help="kinds to run  [default: all but ray]")
+    parser.add_argument("--most", type=int, help="number of series of each kind to run now")
+    parser.add_argument("--jobs", type=int, default=1, help="number of series at once")
     options = parser.parse_args()
     PLACE.mkdir(parents=True, exist_ok=True)
     asked = {kind: count for kind, (_, count) in KINDS.items()}
@@ -220,7 +220,7 @@ def main() -> int:
             continue
         wanted, begin = undisturbed(kind), time.monotonic()
         if undisturbed(kind) != wanted:
-            raise RuntimeError(f"{kind}: two undisturbed runs do not agree")
+            raise RuntimeError(f"{kind}: two undisturbed runs differ")
         seconds = time.monotonic() - begin
         print(f"{kind}: undisturbed {seconds:.1f} s", flush=True)
         work = [(str(n), functools.partial(series, kind, n, wanted, seconds)) for n in todo]

@@ -26,7 +26,7 @@ OPTIONS = ("--quiet", *EXTRAS, "--generate-hashes", "--allow-unsafe", "--strip-e
 
 
 def main() -> None:
-    """Resolve in a temporary environment; the lock is replaced only if that worked."""
+    """Resolve in a temporary environment; the lock is replaced only if this works."""
     if sys.version_info[:2] != (3, 11):
         sys.exit("the lock is for Python 3.11: run this by an interpreter of that version")
     with tempfile.TemporaryDirectory() as folder:

@@ -3,9 +3,9 @@
     python -m tools.mutants                  # the whole sample; resumes where it stopped
     python -m tools.mutants --most 50        # 50 more
     python -m tools.mutants --only store     # one part
-    python -m tools.mutants --again          # those once more that survived without a reason, after tests were added
+    python -m tools.mutants --again          # mutants that survived without a reason once more, after tests were added
     python -m tools.mutants --jobs 16        # 16 at once
-    python -m tools.mutants --show ID        # what one of them changes
+    python -m tools.mutants --show ID        # the change of one mutant
 
 A mutant is one change of one expression or statement: a reversed comparison, a number increased by one, a removed
 statement. A seed draws the sample from all possible changes, with a given number from each part (``PARTS``). A first
@@ -48,7 +48,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "gnpool"
 PLACE = ROOT / "build" / "mutants"
 SEED = 20
-PARTS: dict[str, tuple[list[str], int, list[str]]] = {  # part -> its files, how many mutants, its tests
+PARTS: dict[str, tuple[list[str], int, list[str]]] = {  # part -> its files, number of mutants, its tests
     "ops": (["ops/*.py"], 100, ["ops/test_*.py", "nn/test_*.py"]),
     "cpu": (["ops/cpu/*.py"], 30, ["ops/test_*.py"]),
     "triton": (["ops/cuda/*.py"], 50, ["ops/test_*.py"]),
@@ -129,7 +129,7 @@ class Changes(ast.NodeVisitor):
             self.statement = node.lineno
         if isinstance(node, (ast.JoinedStr, ast.Assert, ast.Import, ast.ImportFrom)) or _typing_only(node):
             return
-        if isinstance(node, ast.Raise):  # that an error is raised is tested, but not its words
+        if isinstance(node, ast.Raise):  # tests check that an error is raised, but not its words
             self.add("raise", node, "pass")
             return
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("warnings.warn", "cast"):
@@ -207,7 +207,7 @@ def mutants_of(part: str, path: Path) -> Iterator[Mutant]:
 
 
 def sample() -> list[Mutant]:
-    """The mutants of this seed, in an order in which every beginning is a sample of all."""
+    """The mutants of this seed, in an order in which every first part is a sample of all."""
     found: list[tuple[float, Mutant]] = []
     for part, (patterns, count, _) in PARTS.items():
         paths = [path for pattern in patterns for path in sorted(SOURCE.glob(pattern))]
@@ -301,7 +301,7 @@ class Choice:
 def pytest_with(base: Path, paths: list[str], plugin: object, *options: str) -> int:
     """Run tests on a copy of the package."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "gnpool"]:
-        del sys.modules[name]  # this program's own
+        del sys.modules[name]  # the modules of this program itself
     sys.path.insert(0, str(base))
     os.environ["PYTHONPATH"] = f"{base}{os.pathsep}{ROOT}"
     os.chdir(ROOT)
@@ -310,7 +310,7 @@ def pytest_with(base: Path, paths: list[str], plugin: object, *options: str) -> 
 
 
 def test_files(only: str | None) -> list[str]:
-    """The files of tests that the map is made of, those of one part or all."""
+    """The test files for the map, of one part or all."""
     patterns = {pattern for part, (_, _, found) in PARTS.items() if only in (None, part) for pattern in found}
     files = {path for pattern in patterns for path in (ROOT / "tests").glob(pattern) if path.stem not in SLOW}
     return sorted(path.relative_to(ROOT).as_posix() for path in files)
@@ -374,7 +374,7 @@ def chosen(mutant: Mutant, found: dict[str, Any], seconds: float) -> list[str]:
 
 
 def tried(mutant: Mutant, ids: list[str], most: int, place: Path) -> dict[str, Any]:
-    """Run the tests of one mutant in a copy of the package, for so many seconds of the processor."""
+    """Run the tests of one mutant in a copy of the package, for limited processor time."""
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(PLACE / "base", place)
@@ -386,7 +386,7 @@ def tried(mutant: Mutant, ids: list[str], most: int, place: Path) -> dict[str, A
 
 
 def outcome(answer: dict[str, Any] | None) -> dict[str, Any]:
-    """``killed`` and by which test, or ``survived`` and how many."""
+    """``killed`` and the test that killed it, or ``survived`` and the number of tests."""
     if answer is None:
         return {"outcome": "killed", "by": "the clock, or the end of the program"}
     if answer["status"] == 0:
@@ -405,15 +405,15 @@ def shares(outcomes: dict[str, dict[str, Any]], reasons: dict[str, str]) -> str:
 
 
 def main() -> int:
-    """Run from the command line; 1 if a mutant survived without a reason."""
+    """Run from the command line; return 1 if a mutant survived without a reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--most", type=int, help="how many to try now")
+    parser.add_argument("--most", type=int, help="number of mutants to try now")
     parser.add_argument("--only", choices=PARTS)
-    parser.add_argument("--again", action="store_true", help="only those once more that survived without a reason")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of tests for one mutant, by the processor")
-    parser.add_argument("--map", type=float, default=300.0, help="processor seconds of each file of tests for the map")
-    parser.add_argument("--jobs", type=int, default=1, help="how many at once")
-    parser.add_argument("--slow", action="store_true", help="with the tests that are marked slow")
+    parser.add_argument("--again", action="store_true", help="try again mutants that survived without a reason")
+    parser.add_argument("--seconds", type=float, default=60.0, help="processor seconds of tests for one mutant")
+    parser.add_argument("--map", type=float, default=300.0, help="processor seconds of each test file for the map")
+    parser.add_argument("--jobs", type=int, default=1, help="number of mutants at once")
+    parser.add_argument("--slow", action="store_true", help="run tests that are marked slow, too")
     parser.add_argument("--show", help="print what a mutant changes")
     options = parser.parse_args()
     mutants = sample()
@@ -430,7 +430,7 @@ def main() -> int:
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
     if "numba" not in sys.modules:
-        mutants = [mutant for mutant in mutants if mutant.part != "cpu"]  # nothing would run them
+        mutants = [mutant for mutant in mutants if mutant.part != "cpu"]  # no test would run them
     PLACE.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(PLACE / "base", ignore_errors=True)
     shutil.copytree(SOURCE, PLACE / "base" / "gnpool")

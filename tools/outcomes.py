@@ -1,6 +1,6 @@
-"""What the searches of tools/ found: one file, results/reliability.json, and the tables of docs/reliability.md from it.
+"""Stores what the searches of tools/ found (results/reliability.json), and makes the tables of docs/reliability.md.
 
-python -m tools.outcomes     # write the tables of docs/reliability.md anew
+python -m tools.outcomes     # rewrite the tables of docs/reliability.md
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def filled(page: str) -> str:
-    """The page with its tables anew."""
+    """The page with its tables rewritten."""
     from gnpool.report.markdown.blocks import fill
 
     return fill(page, tables(read(FILE), read(REASONS)), PAGE.name, family="searches")

@@ -2,9 +2,9 @@
 
 python -m tools.pack_results          # after a run has added units
 
-Of trainings stay all curves, validation's among them, on which selections rest. Weights stay of the networks that
-commands of the documentation read: GNP on the data of each task as the paper has it, chosen by the validation loss, and
-what they were crystallized to. The weights of other networks are in the history of results/paper/units.
+All curves of trainings stay, including those of validation, on which selections rest. Weights stay for the networks
+that commands in the documentation read: GNP on the paper's data of each task, chosen by the validation loss, and its
+crystallized form. The weights of other networks are in the history of results/paper/units.
 """
 
 from __future__ import annotations

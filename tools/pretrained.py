@@ -2,7 +2,7 @@
 
 python -m tools.pretrained          # from results/paper, into their places
 
-For each task, validation has chosen the form of the network and the setting, and of the five seeds the one with the
+For each task, validation has chosen the form of the network and the setting. Of the five seeds, the one with the
 lowest validation loss is taken, both learned (``harmonic``) and crystallized (``harmonic-exact``). The data are the
 first graphs or sets of the test split.
 """
@@ -36,7 +36,7 @@ STORE, MODELS, DATA = ROOT / "results" / "paper", ROOT / "results" / "models", R
 NODE_TASKS = ("bfs", "shortest")
 EXACT, PAPER = "-exact", get_preset("paper")
 GRAPHS, SETS = 9, 20  # in a data set: one graph of each edge probability
-WEIGHTED = ("shortest",)  # edges with weights have no tables
+WEIGHTED = ("shortest",)  # tasks with edge weights, for which there are no tables
 
 
 def recipe_of(task: str) -> Recipe:
@@ -54,7 +54,7 @@ def best_seed(learned: StoredModels) -> int:
 
 
 def models(store: Store) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """The files of every model, by name of its folder: each in the form of the network that validation prefers."""
+    """The files of every model, by name of its folder, in the form of the network that validation prefers."""
     for task in (*GRAPH_TASKS, *NODE_TASKS, *SET_TASKS):
         for name, recipe in ((task, recipe_of(task)), (task + EXACT, crystallized(recipe_of(task)))):
             one = stored(store, recipe, PAPER)
@@ -64,7 +64,7 @@ def models(store: Store) -> Iterator[tuple[str, dict[str, bytes]]]:
 
 
 def spec_of(recipe: Recipe) -> dict[str, Any]:
-    """How the network is built."""
+    """The arguments that build the network."""
     (variant,) = recipe.variants
     options = {"in_channels": recipe.spec.in_channels, **variant}
     return {"class": NETWORKS[options.pop("net")].__name__, "arguments": options}
@@ -86,7 +86,7 @@ def extra_of(recipe: Recipe, seed: int, name: str) -> dict[str, Any]:
 
 
 def rules_of(task: Task) -> tuple[Rule, ...]:
-    """Features as they are; graphs without any have the feature 1."""
+    """Features as they are; graphs without features get the feature 1."""
     return () if task.level == "graph" else (Rule("x", "scale"),)
 
 
@@ -109,7 +109,7 @@ def data_files(task: Task) -> dict[str, bytes]:
     files["nodes.csv"] = _csv(head, rows)
     if task.level != "set":
         edges = [(n, *edge) for n, d in zip(names, found, strict=True) for edge in d.edge_index.T.tolist()]
-        once = ([n, str(u), str(v)] for n, u, v in edges if u < v)  # undirected, and loops are added where needed
+        once = ([n, str(u), str(v)] for n, u, v in edges if u < v)  # undirected; loops are added later if needed
         files["edges.csv"] = _csv(["graph", "source", "target"], once)
     return files
 
@@ -127,7 +127,7 @@ def _holds_only(folder: Path, *suffixes: str) -> bool:
 
 
 def main() -> None:
-    """Write both."""
+    """Write models and data."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--store", type=Path, default=STORE)
     parser.add_argument("--models", type=Path, default=MODELS)

@@ -5,8 +5,8 @@
 
 GNP pools absolute values, so the sum or mean of signed rows is computed as the pooling of their positive parts minus
 that of their negative parts. This is exact, so PyG's tests of values must hold. Tests that fail
-with GNP run once more as they are; those that pass then are printed with the first line of their error. PyG's tests are
-read from the checkout and are no part of gnpool.
+with GNP run once more without it; those that pass then are printed with the first line of their error. PyG's tests are
+read from the checkout and are not part of gnpool.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CALLS = "gnp_calls"  # the property of a test in the report
 NODE = "node"  # and its name
 PLUGIN = "tools.pyg_tests"  # this file is the plugin of pytest that puts GNP in
 SWAP = "GNPOOL_SWAP"  # set in the runs with GNP
-calls = 0  # of GNP, so far
+calls = 0  # number of calls of GNP so far
 
 
 def swap() -> None:
@@ -67,7 +67,7 @@ def swap() -> None:
             self.gnp = GNPAggregation(1, mix=False, start=start, eps=0.0)
 
         aggregation.__init__, aggregation.forward = init, forward
-        FusedAggregation.FUSABLE_AGGRS.discard(aggregation)  # the fused form computes by itself
+        FusedAggregation.FUSABLE_AGGRS.discard(aggregation)  # the fused form does not call the replaced one
 
 
 if os.environ.get(SWAP):
@@ -76,7 +76,7 @@ if os.environ.get(SWAP):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Note how often a test called GNP."""
+    """Record how often a test called GNP."""
     before = calls
     try:
         return (yield)
@@ -85,19 +85,19 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note the name by which pytest runs the test again."""
+    """Record the name by which pytest runs the test again."""
     item.user_properties.append((NODE, item.nodeid))
 
 
 class Outcome(NamedTuple):
-    """What became of a test: the first line of its error, or an empty text, and how often it called GNP."""
+    """The outcome of a test: the first line of its error, or an empty text, and the number of calls of GNP."""
 
     error: str
     calls: int
 
 
 def outcomes(checkout: Path, only: list[str], swapped: bool) -> dict[str, Outcome]:
-    """By name of the test; tests that were skipped are left out."""
+    """The outcomes by name of the test, without skipped tests."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
@@ -116,7 +116,7 @@ def outcomes(checkout: Path, only: list[str], swapped: bool) -> dict[str, Outcom
 
 
 def main() -> None:
-    """The command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--only", nargs="+", default=list(TESTS), help="files and folders below PyG's test/")

@@ -33,7 +33,7 @@ PAGES = {
     "changes.md": "CHANGELOG.md",
     "security.md": "SECURITY.md",
     **{f"notebooks/{path.stem}.md": f"docs/notebooks/{path.name}" for path in sorted(NOTEBOOKS.glob("*.ipynb"))},
-}  # page of the site: its source
+}  # page of the site -> its source
 ROOMS = (
     *("ops", "nn", "training", "insight", "fit", "models", "data"),
     *("tasks", "lab", "store", "engine", "report", "influence", "theory"),
@@ -72,7 +72,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Lead links to where their targets stand on the site."""
+    """Rewrite links to the places of their targets on the site."""
     name = page.file.src_uri
     if name.startswith(("source/", "api/")):
         return markdown
@@ -85,9 +85,9 @@ def on_page_content(text: str, **_: Any) -> str:
 
 
 def room_page(room: str) -> str:
-    """The API of a room: its docstring, and every class and function of its ``__all__``."""
+    """The API page of a room: its docstring, and every class and function of its ``__all__``."""
     tree = ast.parse((ROOT / "src" / "gnpool" / room / "__init__.py").read_text(encoding="utf-8"))
-    # by where it is defined, since a function may have the name of its module
+    # the defining module, because a function may have the name of its module
     paths = {
         name.asname or name.name: f"{node.module}.{name.name}"
         for node in ast.walk(tree)  # some rooms import below TYPE_CHECKING
@@ -117,7 +117,7 @@ def source_page(name: str) -> str:
 
 
 def place(name: str) -> str | None:
-    """Where a file of the repository stands on the site; None for a folder."""
+    """The address of a repository file on the site; None for a folder."""
     for page, source in PAGES.items():
         if source == name:
             return page
@@ -138,7 +138,7 @@ def outside(origin: str, text: str) -> set[str]:
 
 
 def relinked(text: str, origin: str, page: str) -> str:
-    """``text``, written at ``origin`` in the repository, with its links as they must be on ``page`` of the site."""
+    """``text``, written at ``origin`` in the repository, with its links rewritten for ``page`` of the site."""
     lines = text.splitlines()
     for number, line in split(text)[0]:
         spans = [match.span() for match in CODE.finditer(line)]
@@ -173,7 +173,7 @@ def _resolve(origin: str, target: str) -> str | None:
 
 def _mathml(match: re.Match[str]) -> str:
     block = match[2] == "["
-    latex = html.unescape(match[3]).strip().replace(r"\Big\Vert", r"\parallel")  # not known to the converter
+    latex = html.unescape(match[3]).strip().replace(r"\Big\Vert", r"\parallel")  # the converter does not know it
     formula = converter.convert(latex, display="block" if block else "inline")
     if "\\" in formula:
         raise ValueError(f"the formula cannot be converted: {latex}")

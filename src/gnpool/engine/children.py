@@ -1,4 +1,4 @@
-"""A pool of processes on this machine that end with the one that started them, or before."""
+"""A pool of processes on this machine that end no later than the process that started them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import torch
 
 from gnpool.engine.loaded import load_again
 
-# On Linux one process imports what takes long, once, and the others are forked from it: it has no threads of torch and
-# no CUDA, which a fork of this process would copy halfway. It listens at a socket in the temporary folder, whose path
-# must be short. Elsewhere each process starts anew.
+# On Linux, one process imports slow modules once, and the others are forked from it: it has no threads of torch and
+# no CUDA, which a fork of this process would copy incompletely. It listens at a socket in the temporary folder, whose
+# path must be short. On other systems each process starts anew.
 SOCKET_CHARACTERS = 108 - len("/pymp-12345678/listener-12345678")  # of the path of the temporary folder, with a 0 byte
 FORKS = sys.platform == "linux" and len(os.fsencode(tempfile.gettempdir())) < SOCKET_CHARACTERS
 CONTEXT = multiprocessing.get_context("forkserver" if FORKS else "spawn")
-PRELOADED = ["torch_geometric.nn"]  # and so torch
+PRELOADED = ["torch_geometric.nn"]  # imports torch, too
 
 
 @contextmanager
@@ -38,9 +38,9 @@ def children(
 ) -> Iterator[ProcessPoolExecutor]:
     """A pool of ``count`` processes, each of which calls ``begin(*start)`` first.
 
-    Leaving the block calls ``leave`` and waits until what runs has ended; without ``leave``, and after Ctrl-C for the
-    second time, the processes are killed. After Ctrl-C those are killed at once that still import, and have nothing to
-    save. A child whose parent was killed calls ``orphaned`` and ends at once.
+    Leaving the block calls ``leave`` and waits until running calls have ended. Without ``leave``, and after a second
+    Ctrl-C, the processes are killed. After the first Ctrl-C, processes that still import are killed at once, since they
+    have nothing to save. A child whose parent was killed calls ``orphaned`` and ends at once.
     """
     others, ready = multiprocessing.active_children(), CONTEXT.SimpleQueue()
     born = (begin, start, orphaned, dict(os.environ), ready)
@@ -63,17 +63,17 @@ def children(
             if isinstance(sys.exception(), KeyboardInterrupt):
                 kill(spared={ready.get() for _ in iter(ready.empty, True)})
             pool.shutdown(wait=True, cancel_futures=True)
-        except KeyboardInterrupt:  # for the second time: nobody waits for states to be saved
+        except KeyboardInterrupt:  # for the second time: do not wait until states are saved
             kill()
             raise
 
 
 def _start_all(pool: ProcessPoolExecutor, count: int) -> None:
-    """Start the processes of a pool. Ctrl-C reaches all of them, but the parent decides: children are born deaf."""
+    """Start the processes of a pool. They ignore Ctrl-C, which reaches all of them, because the parent decides."""
     with _deaf():
         if FORKS:
             CONTEXT.set_forkserver_preload(PRELOADED)
-            forkserver.ensure_running()  # and it alone: it imports for seconds, in which Ctrl-C must be heard here
+            forkserver.ensure_running()  # only this: it imports for seconds, and Ctrl-C must work meanwhile
         else:
             _fill(pool, count)
     if FORKS:
@@ -82,7 +82,7 @@ def _start_all(pool: ProcessPoolExecutor, count: int) -> None:
 
 def _fill(pool: ProcessPoolExecutor, count: int) -> None:
     for _ in range(count):
-        pool.submit(int)  # none is idle yet, so that each starts one
+        pool.submit(int)  # no process is idle yet, so each call starts one
 
 
 def _born(
@@ -93,7 +93,7 @@ def _born(
     ready: Any,
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.update(environment)  # of now: the process that this one was forked from may be older
+    os.environ.update(environment)  # the current one, because the process that this one was forked from may be older
     threading.Thread(target=_end_with_parent, args=(orphaned,), daemon=True).start()
     torch.set_num_threads(1)
     load_again()
@@ -104,7 +104,7 @@ def _born(
 @contextmanager
 def _deaf() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may change what Ctrl-C does
+        yield  # only the main thread may change the handling of Ctrl-C
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -1,4 +1,4 @@
-"""The paper as data: a declarative object for each table and figure, and what runs them."""
+"""The paper as data: each table and figure is a declarative object, and a runner computes its numbers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
     "verdict",
 ]
 
-# Each name is loaded when first asked for, so that no kind of table is imported for another one.
+# Each name is loaded on first use, so that one kind of table does not import the others.
 _LAZY = {
     **dict.fromkeys(("AnyTable", "Estimate", "Scope"), "table"),
     **dict.fromkeys(("Cell", "Table"), "recipes.table"),

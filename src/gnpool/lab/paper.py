@@ -19,7 +19,7 @@ def paper_tables() -> dict[str, dict[str, Any]]:
 
 @functools.cache
 def paper_cells(table: str) -> dict[tuple[str, str], dict[str, float | None]]:
-    """The published cells of a table by (row, column); a table that is not the paper's has none."""
+    """The published cells of a table by (row, column); empty for a table that is not in the paper."""
     published = paper_tables().get(table)
     if published is None:
         return {}

@@ -1,4 +1,4 @@
-"""What a run would take here, without running it."""
+"""Estimates the cost of a run on this machine, without running it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from gnpool.training.machine import machine_megabytes
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run would take.
+    """The estimated cost of a run.
 
     Args:
-        device (str): Where.
+        device (str): The device that it would use.
         jobs (int): Trainings side by side.
-        tables (dict): By name, what each takes by itself.
-        minutes_left (float): For all that is missing, models that tables share counted once.
-        gigabytes (float, optional): The peak of the trainings on a CPU; None on a GPU, and where the tables have only
-            studies that were not measured.
-        gigabytes_here (float, optional): What this machine has.
-        problem (str, optional): Why it would be refused, and what would not.
+        tables (dict): For each table, the cost of running it alone.
+        minutes_left (float): Time for all that is missing; models that tables share are counted once.
+        gigabytes (float, optional): Peak memory of the trainings on a CPU; None on a GPU, or if the tables have no
+            measured study.
+        gigabytes_here (float, optional): Memory of this machine, if known.
+        problem (str, optional): Why the run would be refused, and what would be accepted.
     """
 
     device: str
@@ -42,7 +42,7 @@ class Plan:
     problem: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The plan as a JSON object."""
         return dataclasses.asdict(self)
 
 
@@ -61,9 +61,9 @@ def plan(
     train: bool = True,
     test: bool = True,
 ) -> Plan:
-    """What :func:`reproduce` would take with these arguments. Nothing is written; what ``out`` holds is taken off.
+    """The cost of :func:`reproduce` with these arguments, without what ``out`` already holds. Nothing is written.
 
-    Without ``train`` or ``test``, what the run leaves out is not counted. What it would refuse is refused here, too.
+    With ``train=False`` or ``test=False``, the skipped work is not counted. What the run would refuse is refused here.
     """
     chosen = [find_table(name) for name in dict.fromkeys(names)]
     asked = None if datasets is None else tuple(datasets)
@@ -86,6 +86,6 @@ def plan(
 
 
 def minutes_together(tables: Sequence[AnyTable], scope: Scope, store: Store | None, machine: Machine) -> float:
-    """For all that is missing, models that tables share counted once."""
+    """Minutes for all that is missing; models that tables share are counted once."""
     fewer = [table for family in families(tables) for table in family[0].together(family)]
     return sum(table.estimate(scope, store, machine).minutes_left for table in fewer)

@@ -1,4 +1,4 @@
-"""The record: every number of the paper, ours beside it, how they compare, and where ours comes from."""
+"""The record: every number of the paper beside ours, how they compare, and where ours come from."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from gnpool.lab.table import SEARCHES, AnyTable, Scope
 from gnpool.store import Record, Store, keys
 
 PRESET = "paper"
-COMMITS = "commits.json"  # in the folder of a store: by commit, the units it brought that do not tell it themselves
-QUICK = "quick.json"  # beside it: what the quick preset took
-SEEDED = re.compile(r", data seed (\d+)$")  # how a key tells it, see Recipe.key
-HELD = "machine"  # units of the store that tell how long the machine was held
+COMMITS = "commits.json"  # in a store's folder: by commit, those of its units that do not name a commit themselves
+QUICK = "quick.json"  # in the same folder: the cost of the quick preset
+SEEDED = re.compile(r", data seed (\d+)$")  # the data seed in a model's name, see Recipe.key
+HELD = "machine"  # table name of units that say how long a machine was held
 Key = Mapping[str, Any]
 
 
 class ReadStore(Store):
-    """A store to be read more than once: what was read is kept."""
+    """A store that keeps what was read, for repeated reading."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root, create=False)
         self._kept: dict[str, Record | None] = {}
 
     def get(self, key: Key) -> Record | None:
-        """Everything stored of a unit, or None."""
+        """The stored record of a unit, or None."""
         name = key_name(key)
         if name not in self._kept:
             self._kept[name] = super().get(key)
@@ -42,11 +42,11 @@ class ReadStore(Store):
 
 
 def record(folder: str | Path) -> dict[str, Any]:
-    """All of it, from the folder of a store.
+    """Build the whole record from the folder of a store.
 
     Returns:
-        dict: ``tables``: those of the paper as ``results.json`` has them, each with its ``origin``; ``spread``: tables
-        that were run on other data, by its seed; ``cost``: what all of it took.
+        dict: ``tables``: the paper's tables as in ``results.json``, each with its ``origin``; ``spread``: tables that
+        were run on other data, by data seed; ``cost``: the time that all of it took.
     """
     store = ReadStore(folder)
     records = list(store.records())
@@ -66,12 +66,12 @@ def record(folder: str | Path) -> dict[str, Any]:
 
 
 def whole(data_seed: int = 0) -> Scope:
-    """All of the record, on the data of a seed."""
+    """The whole record on the data of a seed."""
     return Scope(PRESET, SEARCHES, data_seed=data_seed)
 
 
 def published_results(store: Store, data_seed: int = 0) -> Iterator[tuple[AnyTable, dict[str, Any]]]:
-    """Every table that is the paper's, whether anything of it was run or not; on other data those that can be."""
+    """Every table of the paper, run or not; for other data, only those whose data is generated."""
     for name in table_names():
         if name in paper_tables():
             table = find_table(name)
@@ -80,17 +80,17 @@ def published_results(store: Store, data_seed: int = 0) -> Iterator[tuple[AnyTab
 
 
 def data_seeds(records: Iterable[Record]) -> list[int]:
-    """Of the data that models were trained on."""
+    """The seed of the data that models were trained on."""
     found = [SEEDED.search(str(record.key.get("data"))) for record in records if record.key["table"] == "training"]
     return sorted({int(match[1]) if match else 0 for match in found})
 
 
 class Origins:
-    """Tells where the numbers of a table come from.
+    """Finds out where the numbers of a table come from.
 
     Args:
-        store (Store): Of the numbers.
-        records (Sequence): All its units.
+        store (Store): The store of the numbers.
+        records (Sequence): All units of the store.
     """
 
     def __init__(self, store: Store, records: Sequence[Record]) -> None:
@@ -101,7 +101,7 @@ class Origins:
         self._commits = {unit: commit for commit, units in brought.items() for unit in units}
 
     def origin(self, table: AnyTable) -> dict[str, Any]:
-        """The command that makes a table, and the commits, machines, seconds and number of the units behind it."""
+        """The command that makes a table, and the commits, machines, seconds and number of units behind it."""
         names = dict.fromkeys(key_name(key) for key in table.keys(whole(), self._store))
         found = {name: self._records[name] for name in names if name in self._records}
         commits = {str(one.meta.get("commit") or self._commits.get(place(one.key), "")) for one in found.values()}
@@ -129,7 +129,7 @@ def machine(meta: Mapping[str, Any]) -> str:
 
 
 def cost(records: Iterable[Record], folder: Path) -> dict[str, Any]:
-    """What the record took: seconds of its units by kind of device, of a machine's while it was held, of ``quick``."""
+    """The cost of the record: seconds of its units by device, seconds that machines were held, and ``quick``'s cost."""
     units: dict[str, dict[str, float]] = {}
     held: list[float] = []
     for one in records:
@@ -153,12 +153,14 @@ def key_name(key: Key) -> str:
 
 
 def place(key: Key) -> str:
-    """Where a unit lies in the store, below its folder of units and without its suffix."""
+    """The path of a unit below the store's folder of units, without its suffix."""
     return str(keys.place(keys.canonical(key)))
 
 
 def _by_deviations(cell: dict[str, Any]) -> dict[str, Any]:
-    """A cell that says whether deviations alone would match it or, if it is matched, whether the paper's own do."""
+    """A cell with one more fact: if it is matched, whether the paper's deviations alone match it; otherwise, whether
+    deviations would.
+    """
     ours, paper, metric = cell["ours"], cell["paper"], cell["metric"]
     if ours is None or paper is None or metric == "COUNT":
         return cell

@@ -1,4 +1,4 @@
-"""All tables by name. A folder of the lab with a ``kind.json`` is a kind of table; it is imported when first needed."""
+"""All tables by name. A lab folder with a ``kind.json`` is a kind of table, and is imported when first needed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from importlib import resources
 
 from gnpool.lab.table import AnyTable
 
-KIND = "kind.json"  # place: where its tables stand among those of other kinds; tables: their names, in order
+KIND = "kind.json"  # place: the position among kinds; tables: the names, in order
 _OWN: dict[str, AnyTable] = {}  # tables that users have registered
 
 
 @functools.cache
 def kinds() -> dict[str, tuple[str, ...]]:
-    """The tables of each kind of the package, by name of its folder, in the order in which they are shown."""
+    """The names of the tables of each kind in the package, by folder, in the order in which they are shown."""
     found = [folder / KIND for folder in resources.files("gnpool.lab").iterdir()]
     told = {file: json.loads(file.read_text(encoding="utf-8")) for file in found if file.is_file()}
     order = sorted(told, key=lambda file: told[file]["place"])
@@ -24,18 +24,18 @@ def kinds() -> dict[str, tuple[str, ...]]:
 
 
 def tables_of(kind: str) -> Mapping[str, AnyTable]:
-    """The tables of a kind: what its folder calls ``TABLES``."""
+    """The tables of a kind, which its folder calls ``TABLES``."""
     found: Mapping[str, AnyTable] = importlib.import_module(f"gnpool.lab.{kind}").TABLES
     return found
 
 
 def table_names() -> list[str]:
-    """The names of all tables; no kind is imported for them."""
+    """The names of all tables. No kind is imported."""
     return [*(name for names in kinds().values() for name in names), *_OWN]
 
 
 def find_table(name: str) -> AnyTable:
-    """The table or figure called ``name``, of whatever kind.
+    """The table or figure called ``name``, of any kind.
 
     Example:
         >>> from gnpool.lab import find_table
@@ -47,7 +47,7 @@ def find_table(name: str) -> AnyTable:
             return tables_of(kind)[name]
     if name in _OWN:
         return _OWN[name]
-    raise ValueError(f"there is no table {name!r}; known are {', '.join(table_names())}")
+    raise ValueError(f"there is no table {name!r}; choose one of {', '.join(table_names())}")
 
 
 def all_tables() -> dict[str, AnyTable]:
@@ -63,7 +63,7 @@ def all_tables() -> dict[str, AnyTable]:
 
 
 def at_hand_tables() -> list[str]:
-    """Names of the tables that need no download, which ``all`` stands for.
+    """Names of the tables that need no download; ``all`` stands for them.
 
     Example:
         >>> from gnpool.lab import at_hand_tables
@@ -74,7 +74,7 @@ def at_hand_tables() -> list[str]:
 
 
 def register_table(table: AnyTable) -> AnyTable:
-    """Make a table of your own known to :func:`gnpool.lab.reproduce` and, with ``--load``, to the program."""
+    """Register a table of your own with :func:`gnpool.lab.reproduce` and, by ``--load``, with the command line."""
     if table.id in table_names():
         raise ValueError(f"there is a table {table.id!r} already")
     _OWN[table.id] = table

@@ -1,4 +1,4 @@
-"""One call from names of tables to their results."""
+"""Reproduces tables by name in one call."""
 
 from __future__ import annotations
 
@@ -39,42 +39,42 @@ def reproduce(
     on_event: Callable[[Event], None] | None = None,
     on_damage: Callable[[Damage], None] | None = None,
 ) -> dict[str, Any]:
-    r"""Reproduces tables of the paper, from data generation to mean and deviation.
+    r"""Reproduce tables of the paper, from data generation to mean and deviation.
 
-    What is in ``out`` already is not done again, so that a run that was interrupted goes on where it was, and a table
-    finds the models that another one has trained.
+    Work that ``out`` already holds is not repeated. An interrupted run therefore resumes, and a table uses the models
+    that another table has trained.
 
     Args:
-        tables (Sequence[str]): Names of tables and figures, those that ``gnpool tables`` lists.
-        out (str or Path): Folder of the raw scores and weights, and of ``results.json``.
+        tables (Sequence[str]): Names of tables and figures, as ``gnpool tables`` lists them.
+        out (str or Path): Folder for the raw scores and weights, and for ``results.json``.
         preset (str, optional): ``"smoke"``, ``"quick"`` or ``"paper"``. (default: ``"quick"``)
         device (str, optional): ``"auto"``, ``"cpu"`` or ``"cuda"``. (default: ``"auto"``)
-        search (str, optional): ``"all"``: every setting with every seed, the best mean counts; ``"point"``: every
-            setting once, then the best with every seed. (default: ``"all"``)
+        search (str, optional): ``"all"`` trains every setting with every seed, and the best mean counts. ``"point"``
+            trains every setting once, then the best with every seed. (default: ``"all"``)
         jobs (int, optional): Trainings side by side; no result depends on it.
-        processes (bool, optional): Whether jobs on a CPU are processes. They are faster than threads, and cannot be
-            used with tasks of your own. On a GPU, whether processes make the data of jobs to come. (default: ``False``)
-        seeds (int, optional): Of cross-validations and of im_monstor, how many. (default: those of the preset)
-        folds (int, optional): Of cross-validations, how many of the folds. (default: those of the preset)
-        datasets (Sequence[str], optional): Of cross-validations, train on these data sets alone. (default: all)
-        train (bool, optional): Whether to train what is missing, or to do only what stored trainings allow: to
-            crystallize and to test their models. (default: ``True``)
-        test (bool, optional): Whether to crystallize and to test what generated data trained, or only to train, as
-            where a GPU is lent by the minute; another call does the rest, on any machine. (default: ``True``)
-        engine (str, optional): ``"local"``: this machine; ``"ray"``: a Ray cluster, with the same scores.
+        processes (bool, optional): On a CPU, whether jobs are processes: they are faster than threads, but do not know
+            tasks of your own. On a GPU, whether processes make the data of coming jobs. (default: ``False``)
+        seeds (int, optional): Number of seeds of cross-validations and of im_monstor. (default: the preset's)
+        folds (int, optional): Number of folds of cross-validations. (default: the preset's)
+        datasets (Sequence[str], optional): Data sets of cross-validations to train on. (default: all)
+        train (bool, optional): Whether to train missing models. Otherwise only stored models are crystallized and
+            tested. (default: ``True``)
+        test (bool, optional): Whether to crystallize and test models trained on generated data. Otherwise this call
+            only trains, for example on a rented GPU, and another call on any machine does the rest. (default: ``True``)
+        engine (str, optional): ``"local"`` for this machine, or ``"ray"`` for a Ray cluster, with the same scores.
             (default: ``"local"``)
-        address (str, optional): Of a running Ray cluster. (default: one of this machine's cores is started)
-        data_seed (int, optional): Of generated graphs and sets; results of each have their own place in
-            ``out``. (default: ``0``)
-        on_event (callable, optional): Called with an :class:`Event` as work goes on.
+        address (str, optional): Address of a running Ray cluster. (default: a cluster on this machine is started)
+        data_seed (int, optional): Seed of generated graphs and sets; ``out`` keeps the results of each seed apart.
+            (default: ``0``)
+        on_event (callable, optional): Called with an :class:`Event` as work proceeds.
         on_damage (callable, optional): Called with a :class:`~gnpool.store.Damage` for every stored file that cannot be
-            read any more, and is done again. (default: a warning)
+            read and is therefore done again. (default: a warning)
 
     Returns:
-        dict: What ``results.json`` holds.
+        dict: The content of ``results.json``.
 
     Raises:
-        FailedStudiesError: At the end, if studies failed for reasons of their own; the others are in ``results.json``.
+        FailedStudiesError: At the end, if studies failed on their own; ``results.json`` has the others.
     """
     chosen = [find_table(name) for name in dict.fromkeys(tables)]
     asked = None if datasets is None else tuple(datasets)
@@ -94,7 +94,7 @@ def reproduce(
         for family in families(chosen):
             try:
                 runner.run([job for table in family for job in table.jobs(scope, store, where.device)])
-            except FailedStudiesError as error:  # the others go on
+            except FailedStudiesError as error:  # the other studies continue
                 failed.append(error)
     results = {"schema": SCHEMA, "tables": [table.results(scope, store) for table in chosen]}
     store.publish("results.json", json.dumps(results, indent=1, allow_nan=False))
@@ -103,7 +103,7 @@ def reproduce(
 
 
 def families(tables: Sequence[AnyTable]) -> list[list[AnyTable]]:
-    """Tables that are run together, since they may share jobs; what stands first among all tables is run first."""
+    """Groups of tables that run together because they may share jobs, in the order of all tables."""
     found: dict[str, list[AnyTable]] = {}
     order = table_names()
     for table in sorted(tables, key=lambda table: order.index(table.id)):

@@ -1,4 +1,4 @@
-"""How a number compares with the paper's, and what is told of several runs."""
+"""Compares a number with the paper's, and summarises several runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 SCHEMA = 1
-DATA_SEED = 0  # of tables whose data is given
-FAILS = 20.0  # percent of error from which a model does not extrapolate, for the comparison with the paper
+DATA_SEED = 0  # seed of tables whose data is not generated
+FAILS = 20.0  # percent of error above which a model counts as not extrapolating, in comparisons with the paper
 DIGITS = {"MAPE": 0.1, "INFLUENCE": 0.1}  # the last digit that the paper prints; 0.001 elsewhere
 
 
@@ -21,14 +21,14 @@ def verdict(
     gnp: bool = True,
     higher: bool = False,
 ) -> str:
-    """How a cell compares with the paper's, in a word or two; the only place where that is decided.
+    """The verdict of comparing a cell with the paper's, in a word or two; no other code decides this.
 
     Args:
-        ours (dict, optional): Mean and deviation, or None.
-        paper (dict, optional): The same of the paper.
-        metric (str, optional): Errors by MAPE above 20 % are failures. (default: ``"MAPE"``)
-        gnp (bool, optional): A baseline that works where the paper's fails, or the reverse, is another outcome, and
-            neither better nor worse. (default: ``True``)
+        ours (dict, optional): Our mean and deviation, or None.
+        paper (dict, optional): The paper's mean and deviation, or None.
+        metric (str, optional): The metric; with MAPE, errors above 20 % are failures. (default: ``"MAPE"``)
+        gnp (bool, optional): Whether the model is GNP. A baseline that works while the paper's fails, or the reverse,
+            is another outcome, neither better nor worse. (default: ``True``)
         higher (bool, optional): Whether more is better. (default: ``False``)
 
     Example:
@@ -42,11 +42,11 @@ def verdict(
     if paper is None or paper["mean"] is None:
         return "failed" if ours["mean"] is None else ""
     theirs = paper["mean"]
-    mine = ours["mean"] if ours["mean"] is not None else -math.inf if higher else math.inf  # no run came to an end
+    mine = ours["mean"] if ours["mean"] is not None else -math.inf if higher else math.inf  # no run finished
     fails = [not math.isfinite(value) or (metric == "MAPE" and value > FAILS) for value in (mine, theirs)]
     if all(fails):
         return "both fail"
-    if within(ours, paper, metric, deviations=0 if any(fails) else 2):  # else success and failure could be the same
+    if within(ours, paper, metric, deviations=0 if any(fails) else 2):  # else success and failure could count as equal
         return "matched"
     if any(fails) and not gnp:
         return "different outcome"
@@ -54,16 +54,16 @@ def verdict(
 
 
 def within(ours: dict[str, Any], paper: dict[str, Any], metric: str, deviations: float = 2) -> bool:
-    """Whether two means differ by at most that many of the larger deviation and half a printed digit."""
+    """Whether two means differ by at most that many of the larger deviation, plus half a printed digit."""
     if ours["mean"] is None:
         return False
-    margin = 0.5 * DIGITS.get(metric, 0.001) + 1e-9  # rounding of the paper, and of the decimal fractions here
+    margin = 0.5 * DIGITS.get(metric, 0.001) + 1e-9  # for the paper's rounding, and for that of floats
     margin += deviations * max(ours["std"] or 0.0, paper["std"] or 0.0)
     return bool(abs(ours["mean"] - paper["mean"]) <= margin)
 
 
 def spread(values: Sequence[float | None], failed: int | None = None) -> dict[str, Any]:
-    """Mean and sample deviation of the runs that came to an end, beside all of them."""
+    """Mean and sample deviation of the finished runs, with all runs listed."""
     good = [value for value in values if value is not None]
     return {
         "mean": statistics.fmean(good) if good else None,

@@ -1,4 +1,4 @@
-"""What the folder of a store holds by now: tables, and models as modules."""
+"""Shows what a store holds so far: tables, and models as modules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["filled", "stored_model", "stored_tables"]
 
 
 def stored_tables(folder: Path) -> list[dict[str, Any]]:
-    """What results.json would hold by now: every table of the lab of which the store has a cell."""
+    """What results.json would contain now: every table of the lab with at least one stored cell."""
     if not (folder / "units").is_dir():
         return []
     store = Store(folder, create=False)
@@ -26,10 +26,10 @@ def stored_tables(folder: Path) -> list[dict[str, Any]]:
 
 
 def filled(table: dict[str, Any]) -> int:
-    """How many cells of a table of results.json have a number."""
+    """The number of cells with a number, in a table of results.json."""
     return sum(cell["ours"] is not None for cell in table["cells"])
 
 
 def _fullest(table: AnyTable, store: Store, presets: list[str]) -> dict[str, Any] | None:
-    """A table by the preset of which most is there, in whatever way its settings were searched."""
+    """A table by the preset with the most results, whichever way its settings were searched."""
     return max((table.results(Scope(preset, SEARCHES), store) for preset in presets), key=filled, default=None)

@@ -1,7 +1,7 @@
-"""Batches on their way to another process: tensors in a safetensors file, and little else beside it.
+"""Packs batches for another process: tensors in a safetensors file, and a small remainder beside it.
 
-Unlike a pickle, such a file runs no code when it is read. And what is large does not go through a pipe: a process that
-is killed while it writes there would leave the reader waiting.
+Unlike a pickle, such a file runs no code when it is read. Large data does not go through a pipe, because a process
+killed while it writes to one would leave the reader waiting.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from gnpool.training import Batches
 class Parcel:
     """Packed batches.
 
-    Args:
+    path (Path): The file with the tensors.
         path (Path): The file of the tensors.
         names (tuple): Fields of the graphs, in their order.
-        rest (dict): All other attributes that are no tensors.
+        rest (dict): All other attributes, which are not tensors.
     """
 
     path: Path
@@ -34,7 +34,7 @@ class Parcel:
 
 
 def pack(batches: Batches, folder: Path) -> Parcel:
-    """Write batches to a new file of a folder."""
+    """Write batches to a new file in a folder."""
     attributes = {name: value for name, value in vars(batches).items() if name != "values"}
     tensors = {name: value for name, value in attributes.items() if isinstance(value, Tensor)}
     tensors |= {f"values/{name}": value.contiguous() for name, value in batches.values.items()}
@@ -46,7 +46,7 @@ def pack(batches: Batches, folder: Path) -> Parcel:
 
 
 def unpack(parcel: Parcel) -> Batches:
-    """The batches, to the bit those that were packed."""
+    """Read the batches, equal to the packed ones to the bit."""
     tensors = safetensors.torch.load(parcel.path.read_bytes())
     values = {name: tensors.pop(f"values/{name}") for name in parcel.names}
     batches = Batches.__new__(Batches)

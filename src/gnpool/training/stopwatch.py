@@ -1,4 +1,4 @@
-"""How long a unit took, over all the parts of its work where it was stopped and went on."""
+"""Measures how long a unit took, over all parts of its work if it was interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from gnpool.store.files import write
 
 FILE = "seconds"
-SAVE_SECONDS = 5.0  # what a killed process may lose
+SAVE_SECONDS = 5.0  # most time that a killed process loses
 
 
 class Stopwatch:
-    """Starts when it is made, from where the one before it in the same folder ended.
+    """A stopwatch that starts when it is made, at the time that the one before it in the same folder reached.
 
     Args:
-        folder (Path, optional): The checkpoint of the unit. (default: ``None``, what is stopped starts anew)
+        folder (Path, optional): The checkpoint of the unit. (default: ``None``, the time starts at 0)
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -29,11 +29,11 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """So far, earlier parts included."""
+        """Seconds so far, including earlier parts."""
         return self._before + time.monotonic() - self._began
 
     def around(self, check: Callable[[], None]) -> Callable[[], None]:
-        """``check``, which is called before every step and may raise to stop, with the time kept."""
+        """Wrap ``check``, which is called before every step and may raise to stop, to save the time."""
 
         def checked() -> None:
             try:

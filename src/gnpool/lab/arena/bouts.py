@@ -1,4 +1,4 @@
-"""A bout: all runs of one contender in a contest, as one program, with its tests."""
+"""A bout: all runs of one contender in a contest, trained by one program and then tested."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from gnpool.training.machine import describe_machine
 from gnpool.training.program import Loss, by_name
 from gnpool.training.result import Fit, Outcome
 
-FALLS = ((0.25, 1.0), (0.125, 0.1), (-1.0, 0.01))  # share of the epochs that is left -> factor of the rates
+FALLS = ((0.25, 1.0), (0.125, 0.1), (-1.0, 0.01))  # (share of the epochs that is left, factor of the rates)
 UNIT = 128  # runs in one program on a GPU
 
 
 def falling(epochs: int, epoch: int) -> float:
-    """Rates fall by ten for the last quarter of the epochs, and again for the last eighth."""
+    """Rates fall to a tenth for the last quarter of the epochs, and to a hundredth for the last eighth."""
     left = (epochs - epoch) / epochs
     return next(factor for above, factor in FALLS if left > above)
 
@@ -41,10 +41,10 @@ class Bout(Job):
     """All runs of a contender.
 
     Args:
-        contest (Contest): Where.
-        contender (Contender): Who.
-        amount (Amount): How much.
-        data_seed (int): Of the graphs.
+        contest (Contest): The contest that the contender takes part in.
+        contender (Contender): The pair of poolings to train.
+        amount (Amount): How many seeds, graphs and epochs the preset asks for.
+        data_seed (int): Seed of the generated graphs.
     """
 
     separable: ClassVar[bool] = True
@@ -93,7 +93,7 @@ class Bout(Job):
 
 
 def seconds_of(bout: Bout, kind: str) -> float:
-    """A guess: a step of all runs takes a constant and a bit per run."""
+    """An estimate: a step takes a constant time, and a little more for each run."""
     amount = bout.amount
     steps = amount.epochs * math.ceil(bout.contest.lessons(amount) / amount.batch)
     runs = amount.seeds * amount.runs_each
@@ -102,9 +102,9 @@ def seconds_of(bout: Bout, kind: str) -> float:
 
 
 def bout_unit(caller: Caller, bout: Bout, arena: Arena, device: torch.device, threads: int) -> Any:
-    """Scores, tensors and meta data of a bout."""
+    """Train and test a bout: its scores, tensors and meta data."""
     if device.type == "cpu":
-        torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
+        torch.set_num_threads(1)  # set for this thread, so that results are the same to the bit on every machine
     began = time.monotonic()
     contest, contender, amount = bout.contest, bout.contender, bout.amount
     seen: dict[int, int] = {}
@@ -143,7 +143,7 @@ def bout_unit(caller: Caller, bout: Bout, arena: Arena, device: torch.device, th
 
 
 def marked(arena: Arena, contest: Contest) -> list[Data]:
-    """All validation graphs; where there are several rules each knows its own."""
+    """All validation graphs. If there are several rules, each graph belongs to one of them."""
     rules = contest.rules
     if len(rules) == 1:
         return arena.rules[rules[0]]
@@ -157,7 +157,7 @@ def marked(arena: Arena, contest: Contest) -> list[Data]:
 
 
 def criteria(arena: Arena, contest: Contest) -> dict[str, Loss]:
-    """The error of each rule as a mean over all validation graphs."""
+    """The error under each rule, as a mean over all validation graphs."""
     if len(contest.rules) == 1:
         return {contest.rules[0]: contest.error}
 
@@ -168,7 +168,7 @@ def criteria(arena: Arena, contest: Contest) -> dict[str, Loss]:
 
 
 def choices(fit: Fit, rule: str, copies: int) -> list[Outcome | None]:
-    """Of every choice the run of lowest validation error; None where all of its runs diverged."""
+    """For each choice, the run with the lowest validation error; None if all of its runs diverged."""
     groups: dict[int, list[Outcome]] = {}
     for run in fit.runs:
         groups.setdefault(run.seed // copies, []).append(run)
@@ -189,7 +189,7 @@ def tests(
     device: torch.device,
     check: Callable[[], None],
 ) -> dict[str, Tensor]:
-    """By rule and part the features of every test graph, (choices, graphs, k); NaN where a choice has no model."""
+    """By rule and part, the features of every test graph, (choices, graphs, k); NaN if a choice has no model."""
     found: dict[str, Tensor] = {}
     held: dict[str, list[Any]] = {}
     for rule in contest.rules:
@@ -217,7 +217,7 @@ def tests(
 
 
 def _told(run: Outcome, fit: Fit) -> dict[str, Any]:
-    """A run as JSON holds it."""
+    """A run as a JSON object."""
     ends = {name: float(fit.curve(name)[-1, run.number].mean()) for name in fit.watched}
     return {
         "seed": run.seed,

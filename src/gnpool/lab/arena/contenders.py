@@ -1,4 +1,4 @@
-"""Who takes part: pairs of poolings, one for the neighbours of each node and one for the readout."""
+"""The contenders: pairs of poolings, one for the neighbours of each node and one for the readout."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Contender:
     Args:
         name (str): The row of its numbers.
         aggr (str): The aggregation, by its name in :func:`gnpool.models.make_pooling`.
-        readout (str): The readout, likewise; a network without one ignores it.
-        starts (tuple): Where the GNPs start, each a training of its own; None: where the network has them.
+        readout (str): The readout, by its name there; a network without a readout ignores it.
+        starts (tuple): The starting points of the GNPs, each trained separately; None means the network's default.
         options (tuple): Options of both poolings, as pairs of name and value.
-        disturbed (tuple): Options of :func:`gnpool.tasks.arena.disturbed` for every second training graph,
-            likewise; none: it learns from the graphs as they are.
+        disturbed (tuple): Options of :func:`gnpool.tasks.arena.disturbed` for every second training graph, as pairs of
+            name and value. Without options the training graphs are left as they are.
     """
 
     name: str
@@ -37,16 +37,16 @@ class Contender:
 
     @property
     def fixed(self) -> bool:
-        """Whether nothing is learned in either pooling."""
+        """Whether neither pooling has anything to learn."""
         return self.aggr in FIXED and self.readout in FIXED
 
     @property
     def gnp(self) -> bool:
-        """Whether one of the two is GNP."""
+        """Whether one of the two poolings is GNP."""
         return self.aggr.startswith("gnp") or self.readout.startswith("gnp")
 
     def lessons(self, graphs: list[Data]) -> list[Data]:
-        """What it learns from: as many graphs, of which every second one may be disturbed."""
+        """The training graphs: as many as given, and every second one disturbed if the contender has such options."""
         if not self.disturbed:
             return graphs
         found = list(graphs)
@@ -54,19 +54,19 @@ class Contender:
         return found
 
     def slots(self) -> dict[str, Any]:
-        """The poolings as arguments of a network with both slots."""
+        """The poolings as arguments of a network with an aggregation and a readout."""
         given = {"aggr": self.aggr, "readout": self.readout}
         options = {"aggr_options": dict(self.options), "readout_options": dict(self.options)} if self.options else {}
         return {**given, **options}
 
 
 def pair(aggr: str, readout: str) -> Contender:
-    """Two poolings by name."""
+    """A contender of two poolings, given by name."""
     return Contender(f"{aggr}/{readout}", aggr, readout)
 
 
 def fixed_pairs(aggrs: Sequence[str] = FIXED) -> tuple[Contender, ...]:
-    """Every pair of fixed poolings, the aggregation one of ``aggrs``."""
+    """Every pair of fixed poolings whose aggregation is one of ``aggrs``."""
     return tuple(pair(aggr, readout) for aggr, readout in itertools.product(aggrs, FIXED))
 
 

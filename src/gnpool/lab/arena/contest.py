@@ -1,4 +1,4 @@
-"""A contest: one benchmark, one network and one training, in which poolings alone differ."""
+"""A contest: one benchmark with one network and one training, in which only the poolings differ."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from gnpool.tasks.arena import get_benchmark
 from gnpool.training import Batches, Setting
 from gnpool.training.program import Loss
 
-TEST_BATCH = 250  # graphs
+TEST_BATCH = 250  # graphs in a test batch
 
 
 @dataclass(frozen=True)
 class Amount:
-    """What a preset means for a contest.
+    """What a preset means for a contest: who takes part, and how much is trained.
 
     Args:
-        preset (str): Its name.
-        contenders (tuple): Who takes part.
-        seeds (int): Choices by validation, each among the runs of every start and rate.
-        epochs (int): Of training.
-        hidden (int): Channels of the network.
-        batch (int): Graphs of a batch.
+        preset (str): Name of the preset.
+        contenders (tuple): The contenders.
+        seeds (int): Number of models that validation chooses, each among runs of every start and rate.
+        epochs (int): Epochs of training.
+        hidden (int): Hidden channels of the network.
+        batch (int): Graphs in a batch.
         rates (tuple): Learning rates to try.
         decay (float): L2 penalty of Adam.
         train, held, test (int, optional): Graphs for training, for each validation and for each test. (default: the
@@ -55,17 +55,17 @@ class Amount:
 
     @property
     def digest(self) -> str:
-        """The preset and a hash of everything that a result depends on, contenders apart."""
+        """The preset and a hash of everything that a result depends on, except the contenders."""
         content = dataclasses.asdict(self) | {"contenders": None}
         return f"{self.preset}-{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]}"
 
     @property
     def runs_each(self) -> int:
-        """Runs that every choice is made from, the same for all contenders."""
+        """Number of runs that each choice is made from; it is the same for all contenders."""
         return max(len(one.starts) for one in self.contenders) * len(self.rates)
 
     def settings(self, contender: Contender) -> list[Setting]:
-        """Every rate from every start."""
+        """Every learning rate, from every start."""
         return [
             Setting(lr=rate, optimizer="adam", clip=10.0, weight_decay=self.decay, start=start)
             for start in contender.starts
@@ -73,19 +73,19 @@ class Amount:
         ]
 
     def copies(self, contender: Contender) -> int:
-        """Initialisations of each choice: a contender with fewer starts has more of them."""
+        """Initialisations for each choice; a contender with fewer starts gets more of them."""
         return self.runs_each // (len(contender.starts) * len(self.rates))
 
 
 @dataclass(frozen=True)
 class Arena:
-    """The graphs of a contest, and what depends on them.
+    """The graphs of a contest, and what is derived from them.
 
     Args:
-        train (list): For training.
-        rules (dict): Validation graphs by the rule that they choose by.
-        tests (dict): By part.
-        loss (callable): What is minimised.
+        train (list): Training graphs.
+        rules (dict): Validation graphs, by the rule that uses them to choose.
+        tests (dict): Test graphs, by part.
+        loss (callable): The training loss.
         facts (dict): What networks need to know, such as the number of features.
     """
 
@@ -98,7 +98,7 @@ class Arena:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table: the test of a part by models that a rule chose."""
+    """A column of the table: a test part, and the rule that chose the models tested on it."""
 
     name: str
     part: str
@@ -110,13 +110,13 @@ class Contest(ABC):
     """What all contests have in common.
 
     Args:
-        id (str): The benchmark, perhaps with a set of it behind a stroke.
-        metric (str): What its numbers are.
-        columns (tuple): Its columns; the first is the one that counts.
-        amounts (dict): By preset.
+        id (str): The benchmark; if it has several sets, the name of the set follows a slash.
+        metric (str): The metric of its numbers.
+        columns (tuple): Its columns; the first is the main one.
+        amounts (dict): The amount of each preset.
         erm (str): The contender that is the benchmark's own network.
-        published (dict): By column the column of the published table.
-        data_sets (tuple): The sets of real graphs that it needs.
+        published (dict): For each column, the matching column of the published table.
+        data_sets (tuple): The sets of real graphs that the contest needs.
         whole_validation (bool): Whether validation sees all graphs in one batch, as a metric that is no mean needs it.
     """
 
@@ -133,58 +133,58 @@ class Contest(ABC):
 
     @abstractmethod
     def arena(self, amount: Amount, data_seed: int) -> Arena:
-        """The graphs, and what depends on them."""
+        """The graphs of the contest, and what is derived from them."""
 
     @abstractmethod
     def network(self, contender: Contender, amount: Amount, facts: Mapping[str, Any]) -> torch.nn.Module:
-        """The network with the poolings of a contender."""
+        """The network with a contender's poolings."""
 
     @abstractmethod
     def error(self, prediction: Tensor, batch: Any) -> Tensor:
-        """What validation makes as small as can be, one value per item."""
+        """The validation error, one value per item; lower is better."""
 
     @abstractmethod
     def features(self, prediction: Tensor, batch: Any) -> Tensor:
-        """(graphs, k) numbers of each graph whose means :meth:`score` turns into the metric."""
+        """(graphs, k) numbers of each graph; :meth:`score` turns their means into the metric."""
 
     def score(self, means: Tensor) -> Tensor:
-        """(*, k) means over graphs -> (*) the metric. By default the share of the first, in percent."""
+        """The metric (*) from (*, k) means over graphs; by default the first mean in percent."""
         return 100.0 * means[..., 0]
 
     def prepare(self, model: torch.nn.Module) -> torch.nn.Module:
-        """A trained network as it is tested."""
+        """The form of a trained network in which it is tested."""
         return model
 
     @property
     def benchmark(self) -> str:
-        """The table, and where its published numbers are."""
+        """The published table, and its source."""
         return self.id.partition("/")[0]
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Ways of choosing epoch and run, all of them by validation graphs."""
+        """The rules by which validation graphs choose the epoch and the run."""
         return tuple(dict.fromkeys(column.rule for column in self.columns))
 
     def lessons(self, amount: Amount) -> int:
-        """The number of training graphs, for an estimate of the time."""
+        """The number of training graphs, used to estimate the time."""
         most = get_benchmark(self.benchmark).parts["train"].count
         return most if amount.train is None else min(amount.train, most)
 
     def parts(self, rule: str, amount: Amount) -> list[str]:
-        """The tests of models that a rule chose."""
+        """The test parts on which models chosen by a rule are tested."""
         wanted = dict.fromkeys(column.part for column in self.columns if column.rule == rule)
         return [part for part in wanted if amount.tests is None or part in amount.tests]
 
     def validation(self, graphs: list[Data]) -> Batches:
-        """Graphs in their own order."""
+        """Batches of training or validation graphs, in their given order."""
         return Batches(graphs, len(graphs) if self.whole_validation else TEST_BATCH, seed=None, sorted_edges=True)
 
     def batches(self, graphs: list[Data]) -> Batches:
-        """The same for tests."""
+        """Batches of test graphs, in their given order."""
         return Batches(graphs, TEST_BATCH, seed=None, sorted_edges=True)
 
     def drawn(self, part: str, count: int | None, data_seed: int) -> list[Data]:
-        """Graphs of the benchmark of the contest's name, at most the published number."""
+        """Graphs of the benchmark that the contest is named after, at most as many as published."""
         benchmark = get_benchmark(self.benchmark)
         most = benchmark.parts[part].count
         return benchmark.dataset(part, seed=data_seed, count=most if count is None else min(count, most))

@@ -1,4 +1,4 @@
-"""COLORS and TRIANGLES: counts in graphs that are larger than those of the training."""
+"""COLORS and TRIANGLES: counting in graphs that are larger than the training graphs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ OF_TRIANGLES = (GNP, pair("sum", "max"), pair("sum", "sum"), pair("sum", "mean")
 
 @dataclass(frozen=True, kw_only=True)
 class CountingContest(Contest):
-    """One of the two.
+    """One of the two counting contests.
 
     Args:
-        layers (int): Of the network.
+        layers (int): Layers of the network.
     """
 
     layers: int

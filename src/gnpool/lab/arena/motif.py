@@ -1,4 +1,4 @@
-"""GOOD-Motif: which of three motifs hangs on a base graph that is larger, or another one, than in training."""
+"""GOOD-Motif: name the motif (one of three) on a base graph that is larger than in training, or of another kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnpool.tasks import CrossEntropy, accuracy
 CLASSES, LAYERS = 3, 3
 REWIRED = (("nodes", 0.3), ("edges", 0.3))
 GNP = Contender("GNP", "gnpg", "gnpg", ("sum/mean",))
-NAMED = (pair("sum", "mean"), pair("sum", "max"), pair("sum", "sum"))  # fixed pairs, named beforehand
+NAMED = (pair("sum", "mean"), pair("sum", "max"), pair("sum", "sum"))  # fixed pairs, chosen in advance
 OURS = Contender(
     "GNP, rewired graphs", "gnpg", "gnpg", ("sum/max",), disturbed=REWIRED
 )  # chosen by studies.arena_basis
@@ -34,7 +34,7 @@ AMOUNTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class MotifContest(Contest):
-    """One of the two covariate shifts."""
+    """One of the two covariate shifts of GOOD-Motif."""
 
     def arena(self, amount: Amount, data_seed: int) -> Arena:
         return Arena(

@@ -1,4 +1,4 @@
-"""PNA's multitask benchmark: three labels of each node and three of each graph, from one network."""
+"""PNA's multitask benchmark: one network predicts three labels of each node and three of each graph."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gnpool.lab.arena.contenders import PUBLISHED_GNP, Contender, fixed_pairs, p
 from gnpool.lab.arena.contest import Amount, Arena, Column, Contest
 from gnpool.models import RecurrentNet, make_pooling, pooled_channels
 
-TASKS = 3  # of each kind
+TASKS = 3  # node tasks, and as many graph tasks
 GNP = Contender("GNP", "gnpg", "gnpg", ("sum/mean", "mean/mean"))
 PAPER = (GNP, pair("pna", "set2set"), pair("sum", "set2set"), pair("max", "set2set"), pair("mean", "mean"))
 QUICK = (*PAPER[:-1], PUBLISHED_GNP, *fixed_pairs(("sum", "mean", "max")))
 
 
 class MultitaskNet(torch.nn.Module):
-    """A recurrent network with a head for nodes and one for graphs; all outputs in one tensor, nodes first.
+    """A recurrent network with a head for nodes and one for graphs; one tensor holds all outputs, those of nodes first.
 
     Args:
-        contender (Contender): Its poolings.
-        hidden (int): Channels.
+        contender (Contender): The poolings.
+        hidden (int): Hidden channels.
     """
 
     def __init__(self, contender: Contender, hidden: int) -> None:
@@ -45,14 +45,14 @@ class MultitaskNet(torch.nn.Module):
     def forward(
         self, x: Tensor, edge_index: Tensor, batch: Tensor, ptr: Tensor, batch_size: int, max_nodes: int
     ) -> Tensor:
-        """(N + G, 3) outputs of the nodes, and behind them those of the graphs."""
+        """Outputs (N + G, 3): a row for each node, followed by a row for each graph."""
         states = self.body(x, edge_index, None, batch, ptr, batch_size, max_nodes).relu()
         pooled = self.readout(states, batch, dim_size=batch_size)
         return torch.cat([self.of_nodes(states), self.of_graphs(pooled)])
 
 
 def of_each_graph(prediction: Tensor, batch: Any) -> Tensor:
-    """(G, 6) squared errors of each graph, those of its nodes as a mean over them."""
+    """(G, 6) squared errors of each graph; those of node tasks are means over its nodes."""
     nodes, count = len(batch.batch), batch.batch_size
     of_nodes = (prediction[:nodes] - batch.y_nodes.to(prediction.dtype)).square()
     of_graphs = (prediction[nodes:] - batch.y_graph.to(prediction.dtype)).square()
@@ -63,13 +63,13 @@ def of_each_graph(prediction: Tensor, batch: Any) -> Tensor:
 
 
 def mean_error(prediction: Tensor, batch: Any) -> Tensor:
-    """(G,) the mean of the six squared errors."""
+    """(G,) means of the six squared errors."""
     return of_each_graph(prediction, batch).mean(1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MultitaskContest(Contest):
-    """The benchmark, its plain test and the tests on larger graphs."""
+    """The multitask benchmark, tested on graphs of the training sizes and on larger ones."""
 
     higher: ClassVar[bool] = False
 

@@ -1,4 +1,4 @@
-"""Numbers of the arena from the store: means, intervals, and paired comparisons."""
+"""Computes the arena's numbers from the store: means, intervals, and paired comparisons."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from gnpool.lab.arena.tables import ArenaTable
 
 RESAMPLES, CONFIDENCE = 1000, 0.95
-CHOSEN = "chosen by an inner size shift"  # the row of the contender that an inner contest chose
+CHOSEN = "chosen by an inner size shift"  # label of the row whose contender an inner contest chose
 HIDDEN = ("seconds", "seconds_of_training")
 
 
 def arena_results(table: ArenaTable, store: Store, amounts: Mapping[str, Amount], data_seed: int) -> dict[str, Any]:
-    """The table as results.json holds it; a contender that did not run has ``"ours": null``."""
+    """The table for results.json; a contender that did not run has ``"ours": null``."""
     cells: list[dict[str, Any]] = []
     pairs: list[dict[str, Any]] = []
     everything: list[Record] = []
@@ -66,14 +66,14 @@ def arena_results(table: ArenaTable, store: Store, amounts: Mapping[str, Amount]
 
 
 def records_of(contest: Contest, amount: Amount, store: Store, data_seed: int) -> dict[str, Record]:
-    """What the store has of each contender."""
+    """The stored results of each contender."""
     bouts = [Bout(contest, contender, amount, data_seed) for contender in amount.contenders]
     found = {bout.contender.name: store.get(bout.key) for bout in bouts}
     return {name: record for name, record in found.items() if record is not None}
 
 
 def chosen_by(inner: Contest, judges: Mapping[str, Record], amount: Amount) -> str | None:
-    """The contender of the best mean score in an inner contest; None until all have run."""
+    """The contender with the best mean score in an inner contest; None until all have run."""
     if len(judges) < len(amount.contenders):
         return None
     sign = 1.0 if inner.higher else -1.0
@@ -83,7 +83,7 @@ def chosen_by(inner: Contest, judges: Mapping[str, Record], amount: Amount) -> s
 
 
 def notes(amount: Amount) -> str:
-    """What is less than in the published protocol, for the reader of a result."""
+    """What was reduced from the published protocol, as a note on the results."""
     words = [f"{amount.epochs} epochs", f"{amount.hidden} channels", f"{amount.seeds} seeds"]
     for name, what in (("train", "training graphs"), ("held", "graphs in a validation"), ("test", "graphs in a test")):
         count = getattr(amount, name)
@@ -109,7 +109,7 @@ def _cell(contest: Contest, column: Column, name: str, features: Tensor | None) 
 
 
 def _of_erm(contest: Contest, column: Column) -> dict[str, float | None] | None:
-    """The published number of plain training with the benchmark's own poolings."""
+    """The published number of the benchmark's own poolings, trained without further methods."""
     if column.name not in contest.published:
         return None
     score = published(contest.benchmark).rows.get("ERM", {}).get(contest.published[column.name])
@@ -117,7 +117,7 @@ def _of_erm(contest: Contest, column: Column) -> dict[str, float | None] | None:
 
 
 def _published_cells(contest: Contest, column: Column) -> list[dict[str, Any]]:
-    """What others have published, as rows of their own."""
+    """The numbers that others have published, in separate rows."""
     if column.name not in contest.published:
         return []
     where = contest.published[column.name]
@@ -137,7 +137,7 @@ def _published_cells(contest: Contest, column: Column) -> list[dict[str, Any]]:
 
 
 def _pairs(contest: Contest, column: Column, amount: Amount, found: dict[str, Tensor]) -> Iterator[dict[str, Any]]:
-    """GNP minus the fixed pair of the best mean in the test itself, and minus the benchmark's own poolings."""
+    """GNP minus the fixed pair with the best mean on the test itself, and GNP minus the benchmark's own poolings."""
     sign = 1.0 if contest.higher else -1.0
     mean = {name: _mean(contest, features) for name, features in found.items()}
     fixed = [one.name for one in amount.contenders if one.fixed and one.name in found]
@@ -161,7 +161,7 @@ def _mean(contest: Contest, features: Tensor) -> float:
 
 
 def _resampled(contest: Contest, features: Tensor) -> Tensor:
-    """(resamples,) the mean score where seeds and test graphs are drawn anew; equal graphs for all contenders."""
+    """(resamples,) mean scores after resampling seeds and test graphs; all contenders share the drawn graphs."""
     seeds, graphs, k = features.shape
     of_graphs, of_seeds = _weights(graphs, 0), _weights(seeds, 1)
     means = (of_graphs @ features.double().transpose(0, 1).reshape(graphs, seeds * k)).view(RESAMPLES, seeds, k)
@@ -172,7 +172,7 @@ def _resampled(contest: Contest, features: Tensor) -> Tensor:
 
 @functools.lru_cache(maxsize=8)
 def _weights(items: int, stream: int) -> Tensor:
-    """(resamples, items) how often each item is drawn, divided by the number of draws."""
+    """(resamples, items) how often each item is drawn, as a share of the draws."""
     generator = torch.Generator().manual_seed(17 + stream)
     drawn = torch.randint(0, items, (RESAMPLES, items), generator=generator)
     counts = torch.zeros(RESAMPLES, items, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Algorithms on graphs of up to 16 nodes in training, and of up to 10,000 in the tests; no hints."""
+"""Algorithms on graphs: training on up to 16 nodes, tests on up to 10,000, and no hints."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gnpool.tasks import squared_error
 from gnpool.tasks.arena import pointer_accuracy, pointer_nll
 from gnpool.training.program import Loss
 
-MOST_ROUNDS = 400  # in tests, where the states of a network may never come to rest
-LARGE, FEW = 10_000, 2  # from so many nodes on, so many graphs of a test
+MOST_ROUNDS = 400  # limit for tests, because the states of a network may never settle
+LARGE, FEW = 10_000, 2  # tests on graphs of at least LARGE nodes use FEW graphs
 SHOWN = {"er": "ER", "ws": "WS", "delaunay": "Delaunay"}
 
 
@@ -45,10 +45,10 @@ READOUTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmContest(Contest):
-    """One algorithm.
+    """A contest on one algorithm.
 
     Args:
-        output (str): That of the network: a pointer of each node, or a number of the graph.
+        output (str): Whether the network outputs a pointer for each node or a number for the graph.
         weighted (bool): Whether edges have weights.
     """
 

@@ -1,4 +1,4 @@
-"""The tables of the arena."""
+"""Defines the tables of the arena."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class ArenaTable(AnyTable):
     """A public benchmark: contenders with the same network and training, beside published methods.
 
     Args:
-        id (str): The benchmark.
-        title (str): What it shows.
-        contests (tuple): Each has columns of its own.
-        inner (tuple): For each contest, if there are any, the one whose test chooses a contender.
+        id (str): Name of the benchmark.
+        title (str): Title of the table.
+        contests (tuple): The contests; each has its own columns.
+        inner (tuple): For each contest, the inner contest whose test chooses a contender; may be empty.
     """
 
     family: ClassVar[str] = "arena"
@@ -52,7 +52,7 @@ class ArenaTable(AnyTable):
         return list(dict.fromkeys(name for contest in self.contests for name in contest.data_sets))
 
     def at_hand(self) -> bool:
-        """Whether some of it can be run: sets that are not here are left out."""
+        """Whether any part of the table can run; data sets that are not on this machine are left out."""
         return not self.data() or any(map(at_hand, self.data()))
 
     def missing(self, scope: Scope, store: Store) -> set[str]:
@@ -85,7 +85,7 @@ class ArenaTable(AnyTable):
         return found if scope.train else found.untrained()
 
     def _bouts(self, scope: Scope) -> list[Bout]:
-        """All of them, each contest followed by its inner one."""
+        """All contests, each followed by its inner one."""
         ordered = zip(self.contests, self.inner, strict=True) if self.inner else ((one,) for one in self.contests)
         return [
             Bout(contest, contender, amount, scope.data_seed)
@@ -96,13 +96,13 @@ class ArenaTable(AnyTable):
 
 
 def amount_of(contest: Contest, scope: Scope) -> Amount:
-    """What the preset means for a contest, perhaps with another number of seeds."""
+    """What the preset means for a contest; ``seeds`` may replace its number of seeds."""
     amount = scope.of(contest.amounts)
     return amount if scope.seeds is None else replace(amount, seeds=scope.seeds)
 
 
 def here(contest: Contest) -> bool:
-    """Whether its data needs no download: what is missing is left out, and the result says so."""
+    """Whether the contest needs no download. Contests that need one are left out, and the result says so."""
     return all(map(at_hand, contest.data_sets))
 
 

@@ -1,4 +1,4 @@
-"""TU sets, size shift: networks that learned on the smaller half of real graphs, tested on the largest tenth."""
+"""Size shift on TU sets: networks learn on the smaller half of real graphs; the largest tenth tests them."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from gnpool.tasks.arena import size_shift
 
 CLASSES, LAYERS, HEAD = 2, 3, 128
 GNP = Contender("GNP", "gnpg", "gnpg", ("sum/sum", "mean/mean"))
-NAMED = (pair("sum", "sum"), pair("mean", "mean"), pair("sum", "max"))  # fixed pairs, named beforehand
+NAMED = (pair("sum", "sum"), pair("mean", "mean"), pair("sum", "max"))  # fixed pairs, chosen in advance
 PAPER = (GNP, *NAMED, pair("sum", "mean"), PUBLISHED_GNP, pair("pna", "mean"))
 LEARNED = (pair("pna", "mean"), pair("powermean", "powermean"), pair("softmax", "softmax"))
 QUICK = (GNP, PUBLISHED_GNP, *fixed_pairs(), *LEARNED)
 SMOKE = Amount("smoke", (GNP, NAMED[0]), seeds=2, epochs=2, hidden=4, batch=64, train=40, held=10, test=10)
-SETS = {"PROTEINS": 511, "NCI1": 1942, "DD": 533, "NCI109": 1872}  # with their training graphs
+SETS = {"PROTEINS": 511, "NCI1": 1942, "DD": 533, "NCI109": 1872}  # data set -> number of training graphs
 AMOUNTS = {
     "smoke": SMOKE,
     "quick": Amount("quick", QUICK, seeds=2, epochs=20, hidden=16, batch=64, rates=(5e-3,)),
     "paper": Amount("paper", PAPER, seeds=50, epochs=100, hidden=32, batch=128, rates=(5e-3,)),
 }
-OF_DD = {**AMOUNTS, "paper": replace(AMOUNTS["paper"], seeds=20, epochs=60)}  # its graphs are six times as large
+OF_DD = {**AMOUNTS, "paper": replace(AMOUNTS["paper"], seeds=20, epochs=60)}  # the graphs of DD are six times as large
 
 
 @dataclass(frozen=True)
 class Weighted:
-    """Cross entropy with a weight for each of the two classes, over the mean weight of the batch.
+    """Cross entropy with a weight for each of the two classes, divided by the mean weight of the batch.
 
-    :class:`~gnpool.tasks.CrossEntropy` computes the same with a tensor of weights, which a CUDA graph cannot make.
+    :class:`~gnpool.tasks.CrossEntropy` computes the same from a tensor of weights, which a CUDA graph cannot create.
     """
 
     of_zero: float
     of_one: float
 
     def __call__(self, scores: Tensor, batch: Any) -> Tensor:
-        """(graphs,)."""
+        """(graphs,) losses."""
         y = batch.y.flatten()
         value = torch.nn.functional.cross_entropy(scores, y, reduction="none")
         given = getattr(batch, "weight", None)
@@ -56,11 +56,11 @@ class Weighted:
 
 @dataclass(frozen=True, kw_only=True)
 class SizeContest(Contest):
-    """One set.
+    """A contest on one TU set.
 
     Args:
-        inner (bool): Whether the small graphs alone are split once more by size: the largest tenth of them takes the
-            place of the test. By this score poolings are chosen.
+        inner (bool): Whether to split only the small graphs by size once more; their largest tenth then replaces the
+            test. This score chooses poolings.
     """
 
     inner: bool = False
@@ -106,7 +106,7 @@ class SizeContest(Contest):
         return 1.0 - mcc(prediction, batch)
 
     def features(self, prediction: Tensor, batch: Any) -> Tensor:
-        """1 for the place of each graph in the table of true and predicted classes."""
+        """A one-hot entry of each graph in the table of true and predicted classes."""
         place = CLASSES * batch.y.flatten().long() + prediction.argmax(-1)
         return torch.nn.functional.one_hot(place, CLASSES**2)
 

@@ -1,4 +1,4 @@
-"""Tables of graph classification: cross-validations of SAGPool and ASAPool, with GNP and without."""
+"""Tables of graph classification: cross-validations of SAGPool and ASAPool, each with and without GNP."""
 
 from gnpool.lab.classification.tables import TABLES
 

@@ -1,7 +1,7 @@
-r"""What a cross-validation costs, good to a factor of two or three.
+r"""Estimates the time of a cross-validation, to within a factor of two or three.
 
-A step of a stack of R runs takes ``base + R * nodes * each``; a run that ends by patience is taken to last
-:obj:`TYPICAL_EPOCHS`. Where runs are stored already, their seconds correct it.
+A step of a stack of R runs takes ``base + R * nodes * each``. A run that stops by patience is assumed to last
+:obj:`TYPICAL_EPOCHS`. Stored runs correct the estimate by the seconds that they took.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from gnpool.store import Store
 if TYPE_CHECKING:
     from gnpool.lab.classification.tables import ClassificationTable
 
-SIZES = {"D&D": (1178, 284.3), "PROTEINS": (1113, 39.1), "NCI1": (4110, 29.9)}  # graphs, mean nodes
-# Milliseconds of a step, microseconds for each node of each run, by network and pooling. CPU: one core of an AMD EPYC.
+SIZES = {"D&D": (1178, 284.3), "PROTEINS": (1113, 39.1), "NCI1": (4110, 29.9)}  # graphs, mean number of nodes
+# Milliseconds of a step, and microseconds per node and run, by network and pooling. CPU: one core of an AMD EPYC.
 CPU_STEP = {("sag", "original"): (3.0, 20.0), ("sag", "gnp"): (6.0, 60.0), ("asap", "original"): (8.0, 55.0),
             ("asap", "gnp"): (14.0, 110.0)}  # fmt: skip
 GPU_STEP = {("sag", "original"): (5.0, 0.04), ("sag", "gnp"): (8.0, 0.07), ("asap", "original"): (10.0, 0.1),
             ("asap", "gnp"): (14.0, 0.15)}  # fmt: skip
-VALIDATION = 1.05  # beside the steps
-TYPICAL_EPOCHS = 150  # of a run that ends by patience
-# Runs of a stack: as many as keep a GPU busy and fit into its memory, or the cache of a core. Rounding depends on it,
-# and nothing else.
+VALIDATION = 1.05  # factor for the time of validation
+TYPICAL_EPOCHS = 150  # assumed length of a run that stops by patience
+# Runs in a stack: enough to keep a GPU busy, but few enough for its memory, or for the cache of a core. The number
+# affects only the rounding of results.
 STACK = {"cuda": {"D&D": 10, "PROTEINS": 40, "NCI1": 40}, "cpu": {"D&D": 1, "PROTEINS": 5, "NCI1": 5}}
 
 
 def stack_size(dataset: str, kind: str) -> int:
-    """Runs of a stack on a kind of device."""
+    """Number of runs in a stack on a kind of device."""
     return STACK.get(kind, STACK["cpu"])[dataset]
 
 
@@ -51,7 +51,7 @@ def run_seconds(trial: Trial, amount: Amount, kind: str) -> float:
 def classification_estimate(
     table: ClassificationTable, amount: Amount, store: Store | None, machine: Machine
 ) -> Estimate:
-    """What a table takes, and what of it is there already."""
+    """The work of a table, and how much of it is stored."""
     trials, kind = table.wanted(amount), machine.kind
     cost = {trial: run_seconds(trial, amount, kind) for trial in trials}
     stored = {

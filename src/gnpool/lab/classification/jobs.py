@@ -1,4 +1,4 @@
-"""What is trained for tables of graph classification and the store does not have: stacks of folds and seeds."""
+"""Jobs for tables of graph classification: train stacks of folds and seeds that are missing from the store."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from gnpool.training.machine import describe_machine
 from gnpool.training.stopwatch import Stopwatch
 
 SCORES = "scores.json"
-ALMOST = 0.99  # of a stack that trains longer than is typical
+ALMOST = 0.99  # the share shown for a stack that trains longer than is typical
 
 
 @dataclass(frozen=True)
 class StackJob(Job):
-    """Runs of one trial that train together."""
+    """Runs of one trial that are trained together."""
 
-    gpu_jobs: ClassVar[int] = 2  # stacks side by side: while one waits for a number from the device, the other works
+    gpu_jobs: ClassVar[int] = 2  # stacks side by side: while one waits for the GPU's answer, the other works
 
     trial: Trial
     amount: Amount
@@ -62,14 +62,14 @@ class StackJob(Job):
         with ExitStack() as claims:
             if not all(claims.enter_context(bench.store.claim(key)) for key in keys.values()):
                 return False
-            mine = self._missing(bench.store)  # somebody may have finished it in between
+            mine = self._missing(bench.store)  # another process may have finished some of it meanwhile
             if mine:
                 checkpoint = bench.store.checkpoint(keys[mine[0]])
                 scores, meta = _read(checkpoint, mine) or self._train(bench, mine, checkpoint)
                 method = self.trial.method(self.amount)
                 meta = {**meta, "preset": self.amount.preset, "stack": len(scores), "setting": method.setting.to_dict()}
                 for run, score in reversed(list(zip(mine, scores, strict=True))):
-                    bench.store.put(keys[run], scores=score, meta=meta)  # the first one last: its checkpoint is of all
+                    bench.store.put(keys[run], scores=score, meta=meta)  # the first run last: it holds the checkpoint
         bench.finish()
         return True
 
@@ -87,7 +87,7 @@ class StackJob(Job):
 
 
 def stack_jobs(trials: Sequence[Trial], amount: Amount, store: Store, kind: str) -> list[StackJob]:
-    """What is missing of each stack; which runs would share one does not depend on that."""
+    """The missing runs of each stack. Stacks are formed first, so their members do not depend on what is missing."""
     found = []
     for trial in trials:
         size = stack_size(trial.dataset, kind)
@@ -98,7 +98,7 @@ def stack_jobs(trials: Sequence[Trial], amount: Amount, store: Store, kind: str)
 
 
 def some(graphs: list[Data], count: int | None) -> list[Data]:
-    """``count`` graphs taken evenly from all of them, so that every class is among them."""
+    """``count`` graphs at even spacing in the list, so that every class is represented."""
     if count is None or count >= len(graphs):
         return graphs
     return [graphs[int(k)] for k in np.linspace(0, len(graphs) - 1, count).round()]
@@ -107,9 +107,9 @@ def some(graphs: list[Data], count: int | None) -> list[Data]:
 def stack_unit(
     caller: Caller, bank: GraphBank, method: Method, runs: Sequence[Fold], device: torch.device
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A stack of runs: the scores of each, and meta data. ``tell`` is given the share of a typical length."""
+    """Train a stack of runs: the scores of each, and meta data. ``tell`` gets the share of a typical length."""
     if device.type == "cpu":
-        torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
+        torch.set_num_threads(1)  # set for this thread, so that results are the same to the bit on every machine
     clock = Stopwatch(caller.checkpoint)
     with own_stream(device):
         scores = train_stack(
@@ -125,13 +125,13 @@ def stack_unit(
 
 
 def _write(checkpoint: Path, runs: Sequence[Fold], scores: list[dict[str, Any]], meta: dict[str, Any]) -> None:
-    """Keep the scores of a whole stack until each is stored: what is left of a stack would round otherwise."""
+    """Keep a stack's scores until all are stored, because the remaining runs alone would round differently."""
     text = json.dumps([[list(run) for run in runs], scores, meta]).encode()
     write(checkpoint / SCORES, hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
 
 
 def _read(checkpoint: Path, runs: Sequence[Fold]) -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
-    """Of a stack that was being stored, the scores of these runs; None if there is no such, or it is damaged."""
+    """The kept scores of these runs, if a stack was only partly stored; None if there are none or they are damaged."""
     try:
         digest, _, text = (checkpoint / SCORES).read_bytes().partition(b"\n")
     except FileNotFoundError:

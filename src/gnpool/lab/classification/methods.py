@@ -1,4 +1,4 @@
-"""What is cross-validated as data: which method, on which data set, and how much of it."""
+"""What is cross-validated, as data: the method, the data set, and the amount."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gnpool.training import Setting
 DATASETS = ("D&D", "PROTEINS", "NCI1")
 ORIGINAL, GNP, RMSPROP = "original", "with GNP", "with GNP, RMSprop"
 
-# SAGPool: the defaults of its authors' program, since the values for each data set are not published.
+# SAGPool: the defaults of the authors' program, because they did not publish the values for each data set.
 SAG_RATE, SAG_CLIP = 5e-4, 1000.0
-SAG_P = {"D&D": 1.0, "PROTEINS": 20.0, "NCI1": 10.0}  # rate of p, in multiples of the rate
-# ASAPool: (batch, hidden, dropout of attention, rate) as its authors print them, and (rate of p, rate of q).
+SAG_P = {"D&D": 1.0, "PROTEINS": 20.0, "NCI1": 10.0}  # learning rate of p, as a multiple of the base rate
+# ASAPool: (batch, hidden, dropout of attention, rate) as the authors print them, and (rate of p, rate of q).
 ASAP = {"D&D": (64, 16, 0.3, 1e-2), "PROTEINS": (128, 64, 0.1, 1e-2), "NCI1": (128, 128, 0.0, 1e-2)}
 ASAP_PQ = {"D&D": (3e-2, 3e-3), "PROTEINS": (1e-1, 1e-2), "NCI1": (3e-2, 3e-3)}
 
 
 def sag_method(dataset: str, variant: str) -> Method:
-    """SAGPool, hierarchical, on a data set."""
+    """Hierarchical SAGPool on a data set."""
     gnp = variant != ORIGINAL
     optimizer = "rmsprop" if variant == RMSPROP else "adam"
     lr_p = SAG_P[dataset] * SAG_RATE if gnp else None
@@ -68,11 +68,11 @@ class Amount:
 
     Args:
         preset (str): The preset it belongs to.
-        seeds (int): How many of the twenty seeds, from the first on.
-        folds (int): How many of the ten folds are tested, from the first on.
-        graphs (int, optional): Graphs of a data set, taken evenly from all of it. (default: all)
-        epochs (int, optional): At most so many. (default: the method's)
-        datasets (tuple, optional): Train on these alone. (default: all)
+        seeds (int): How many of the twenty seeds to run, starting with the first.
+        folds (int): How many of the ten folds to test, starting with the first.
+        graphs (int, optional): Number of graphs, taken at even spacing from the data set. (default: all)
+        epochs (int, optional): Largest number of epochs. (default: the method's)
+        datasets (tuple, optional): Train on these data sets only. (default: all)
     """
 
     preset: str
@@ -84,12 +84,12 @@ class Amount:
 
     @property
     def runs(self) -> list[Fold]:
-        """Seed by seed, the folds of each."""
+        """The runs, ordered by seed and then by fold."""
         return [Fold(seed, fold) for seed in SEEDS[: self.seeds] for fold in range(self.folds)]
 
     @property
     def notes(self) -> str:
-        """What was reduced, for the reader of a result."""
+        """What was reduced, as a note on the results."""
         parts = []
         if self.seeds < len(SEEDS):
             parts.append(f"{self.seeds} of {len(SEEDS)} seeds")
@@ -110,7 +110,7 @@ AMOUNTS = {
 
 
 def amount_of(scope: Scope) -> Amount:
-    """The amount of a preset, perhaps with other numbers of seeds and folds, or for some data sets alone."""
+    """The amount of a preset; seeds, folds and data sets can be overridden."""
     amount = scope.of(AMOUNTS)
     unknown = [name for name in scope.datasets or () if name not in DATASETS]
     if unknown:
@@ -127,7 +127,7 @@ def amount_of(scope: Scope) -> Amount:
 
 @dataclass(frozen=True)
 class Trial:
-    """A method of one family on a data set; what is trained for it does not depend on the table."""
+    """A method on a data set. What is trained for it does not depend on the table."""
 
     family: str
     variant: str
@@ -135,23 +135,23 @@ class Trial:
 
     @property
     def model(self) -> str:
-        """Name of the model, for people and for the store."""
+        """Name of the model, shown to people and used in the store."""
         return f"{self.family} {self.variant}"
 
     @property
     def gnp(self) -> bool:
-        """Whether GNP is in it."""
+        """Whether the method uses GNP."""
         return self.variant != ORIGINAL
 
     def method(self, amount: Amount) -> Method:
-        """What is trained."""
+        """The method to train."""
         method = FAMILIES[self.family](self.dataset, self.variant)
         return (
             method if amount.epochs is None else dataclasses.replace(method, epochs=min(method.epochs, amount.epochs))
         )
 
     def key(self, amount: Amount, run: Fold) -> dict[str, Any]:
-        """The name of a run in the store. The digest covers everything else that its result depends on."""
+        """The name of a run in the store. Its digest covers everything else that the result depends on."""
         content = {"method": self.method(amount).to_dict(), "graphs": amount.graphs, "folds": FOLDS}
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
         return {

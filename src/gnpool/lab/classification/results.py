@@ -1,4 +1,4 @@
-"""Accuracies and their differences, computed from the raw scores of the store."""
+"""Computes accuracies and their differences from the raw scores of the store."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gnpool.store import Record, Store
 if TYPE_CHECKING:
     from gnpool.lab.classification.tables import ClassificationTable
 
-Accuracies = Mapping[Fold, float | None]  # by run; None: it failed
+Accuracies = Mapping[Fold, float | None]  # by run; None if the run failed
 CONFIDENCE = 0.95
-TEST_SHARE = 1 / (FOLDS - 2)  # test graphs for each training graph: one fold is for selection
+TEST_SHARE = 1 / (FOLDS - 2)  # test graphs for each training graph; one more fold is used for selection
 
 
 def classification_results(table: ClassificationTable, store: Store, amount: Amount) -> dict[str, Any]:
-    """A table as results.json holds it, with the paired differences; cells without any run have ``"ours": null``."""
+    """The table for results.json, with the paired differences; cells without any run have ``"ours": null``."""
     cells, found, meta, seconds = [], {}, None, 0.0
     for cell in table.cells:
         records = records_of(cell.trial, store, amount)
@@ -72,9 +72,9 @@ def records_of(trial: Trial, store: Store, amount: Amount) -> dict[Fold, Record]
 
 
 def summary(accuracies: Accuracies) -> dict[str, Any]:
-    """Mean and deviation (divided by n, as ASAP does) of the means over the folds of each seed.
+    """Mean and standard deviation (divided by n, as ASAP does) over seeds of the mean over folds.
 
-    ``runs`` are these means, None for a seed without any run that came to an end; ``failed`` counts runs.
+    ``runs`` holds these means, with None for a seed without a finished run; ``failed`` counts failed runs.
     """
     means = []
     for seed in dict.fromkeys(run.seed for run in accuracies):
@@ -86,7 +86,7 @@ def summary(accuracies: Accuracies) -> dict[str, Any]:
 
 
 def part(accuracies: Accuracies, amount: Amount) -> str | None:
-    """Which part of the amount the numbers are of, in words; None if it is all of it."""
+    """Which part of the amount the numbers cover, in words; None if they cover all of it."""
     if len(accuracies) == len(amount.runs):
         return None
     seeds, folds = {run.seed for run in accuracies}, {run.fold for run in accuracies}
@@ -95,9 +95,9 @@ def part(accuracies: Accuracies, amount: Amount) -> str | None:
 
 
 def paired(first: Accuracies, second: Accuracies) -> dict[str, Any]:
-    r"""The mean of second minus first over the runs that both have, and its interval.
+    r"""The mean difference, second minus first, over the runs that both have, and its interval.
 
-    Training sets of different folds overlap, so that the differences are not independent. The interval is that of the
+    Training sets of different folds overlap, so the differences are not independent. The interval is that of the
     corrected resampled t-test of Nadeau and Bengio (2003), whose variance is
     :math:`(1 / n + n_{test} / n_{train}) \, s^2`.
     """
@@ -119,7 +119,7 @@ def paired(first: Accuracies, second: Accuracies) -> dict[str, Any]:
 
 
 def t_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
-    """The two-sided quantile of Student's distribution, by Hill's series; exact for 1 and 2 degrees of freedom."""
+    """The two-sided quantile of Student's t distribution, by Hill's series; exact for 1 and 2 degrees of freedom."""
     p = (1 + confidence) / 2
     if freedom == 1:
         return math.tan(math.pi * (p - 0.5))

@@ -1,4 +1,4 @@
-"""The tables of graph classification."""
+"""Defines the tables of graph classification."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class ClassificationTable(AnyTable):
     """A table of accuracies.
 
     Args:
-        id (str): How it is asked for.
-        title (str): What it shows.
-        cells (tuple): Its numbers.
-        pairs (tuple): Rows to compare: the second of each minus the first, run by run.
+        id (str): Name of the table.
+        title (str): Title of the table.
+        cells (tuple): The numbers of the table.
+        pairs (tuple): Pairs of rows to compare: second minus first, run by run.
     """
 
     family: ClassVar[str] = "classification"
@@ -46,11 +46,11 @@ class ClassificationTable(AnyTable):
 
     @property
     def trials(self) -> list[Trial]:
-        """What has to be trained, each once."""
+        """The trials to train, without repetition."""
         return list(dict.fromkeys(cell.trial for cell in self.cells))
 
     def wanted(self, amount: Amount) -> list[Trial]:
-        """Those of them that are on data sets of the amount."""
+        """The trials on data sets of the amount."""
         return [trial for trial in self.trials if trial.dataset in amount.datasets]
 
     def data(self) -> list[str]:

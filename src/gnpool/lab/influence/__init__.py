@@ -1,4 +1,4 @@
-"""The table of influence maximisation: MONSTOR with GNP and without."""
+"""The table of influence maximisation: MONSTOR with and without GNP."""
 
 from gnpool.lab.influence.tables import TABLES
 

@@ -1,4 +1,4 @@
-"""The influence study as jobs: simulate what to learn from, train, choose seeds, and measure their influence."""
+"""The influence study as jobs: simulate cascades, train on them, choose seeds, and measure their influence."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gnpool.training.stopwatch import Stopwatch
 
 DATA_SEED, EVALUATION_SEED = 0, 1
 FIRST_BATCH = {"cuda": 500, "cpu": 50}  # nodes evaluated together in the first round of CELF
-METHODS = {"simulated": "celf-mc"}  # row -> how seeds are chosen, where they differ
-MARKS = 10  # sizes at which the influence of the first seeds is measured
+METHODS = {"simulated": "celf-mc"}  # row -> method that chooses its seeds, if it is not the usual one
+MARKS = 10  # numbers of first seeds whose influence is measured
 
 
 @dataclass(frozen=True)
 class CascadesJob(Job):
-    """A graph with the cascades to learn from, which lessons of one run share."""
+    """A graph with the cascades to learn from; the lessons of one run share it."""
 
     one_core: ClassVar[bool] = False
     needed: ClassVar[bool] = True
@@ -42,10 +42,10 @@ class CascadesJob(Job):
 
     @property
     def key(self) -> Key:
-        return {"table": "cascades", "graph": self.graph, "probability": self.probability}  # never stored
+        return {"table": "cascades", "graph": self.graph, "probability": self.probability}  # this key is never stored
 
     def side_by_side(self, jobs: int, engine: Engine) -> int:
-        # On a GPU these take less time than what the host does about them; elsewhere each uses all cores.
+        # On a GPU this takes less time than the host's part of the work; on a CPU each job uses all cores.
         return jobs if engine.device.type == "cuda" and not engine.remote else 1
 
     def work(self, bench: Bench) -> bool:
@@ -53,7 +53,7 @@ class CascadesJob(Job):
         return True
 
     def part(self, bench: Bench) -> Part:
-        """The graph with its cascades, made by the first who asks."""
+        """The graph with its cascades, which the first caller makes."""
         found: Part = bench.shared.held(self.label, lambda: self._simulated(bench))
         return found
 
@@ -66,7 +66,7 @@ class CascadesJob(Job):
             runs=self.amount.simulations,
             seed=DATA_SEED,
             device=bench.device,
-            folder=None if on_gpu else bench.store.root / "checkpoints" / "cascades",  # seconds there, minutes here
+            folder=None if on_gpu else bench.store.root / "checkpoints" / "cascades",  # seconds there, minutes on a CPU
             engine=bench.engine,
             check=bench.check,
         )
@@ -74,12 +74,12 @@ class CascadesJob(Job):
 
 
 class _InfluenceJob(Job):
-    """What lessons and choices have in common."""
+    """The common base of lessons and choices."""
 
     amount: InfluenceAmount
 
     def choose(self, bench: Bench, choice: Choice, *model: Any) -> None:
-        """Choose seeds and measure them, unless the store has them."""
+        """Choose seeds and measure their influence, unless the store has the results."""
         if choice.key(self.amount) in bench.store:
             return
         network = collection.read_graph(choice.target, "test", choice.probability, self.amount.nodes)
@@ -88,15 +88,15 @@ class _InfluenceJob(Job):
         bench.store.put(choice.key(self.amount), scores=scores, tensors={}, meta=self.told(meta))
 
     def told(self, meta: Key) -> Key:
-        """Meta data, with what was reduced."""
+        """Meta data, including what was reduced."""
         return {**meta, "preset": self.amount.preset, "notes": self.amount.notes}
 
 
 @dataclass(frozen=True)
 class LessonJob(_InfluenceJob):
-    """A training, and the seeds that its models choose."""
+    """Train on cascades, and choose seeds with the trained models."""
 
-    gpu_jobs: ClassVar[int] = 3  # trainings side by side: one alone leaves most of a GPU idle
+    gpu_jobs: ClassVar[int] = 3  # trainings side by side: a single one leaves most of a GPU idle
     tells_lowest: ClassVar[bool] = False
     stage: ClassVar[int] = 1
 
@@ -138,7 +138,7 @@ class LessonJob(_InfluenceJob):
 
 @dataclass(frozen=True)
 class BaselineJob(_InfluenceJob):
-    """Seeds that are chosen without a model."""
+    """Choose seeds without a model."""
 
     one_core: ClassVar[bool] = False
     stage: ClassVar[int] = 2
@@ -155,7 +155,7 @@ class BaselineJob(_InfluenceJob):
         return self.choice.key(self.amount)
 
     def side_by_side(self, jobs: int, engine: Engine) -> int:
-        return engine.jobs(1)  # here each uses all cores
+        return engine.jobs(1)  # on a CPU each job uses all cores
 
     def work(self, bench: Bench) -> bool:
         with bench.store.claim(self.key) as mine:
@@ -165,8 +165,8 @@ class BaselineJob(_InfluenceJob):
 
 
 def influence_jobs(amount: InfluenceAmount, store: Store) -> list[Job]:
-    """What is missing. Lessons go run by run, and in each run target by target, so that wherever the work ends as much
-    as possible is comparable.
+    """The missing jobs, ordered by run and then by target, so that an interrupted study has as much as possible to
+    compare.
     """
     todo = [LessonJob(lesson, amount) for lesson in lessons(amount)]
     todo = [job for job in todo if not all(part.held for part in job.parts(store, ""))]
@@ -176,7 +176,7 @@ def influence_jobs(amount: InfluenceAmount, store: Store) -> list[Job]:
 
 
 def model_of(record: Record, choice: Choice) -> tuple[MONSTOR, int]:
-    """The model that a training has selected for a probability, and how often it is applied."""
+    """The model that a training selected for a probability, and how many times it is applied."""
     model = seeded(lambda: MONSTOR(MODELS[choice.model]), 0)
     model.load_state_dict(record.part(f"{choice.probability}/"))
     return model.eval(), record.scores[choice.probability]["stacked"]
@@ -185,9 +185,9 @@ def model_of(record: Record, choice: Choice) -> tuple[MONSTOR, int]:
 def training_unit(
     caller: Caller, lesson: Lesson, amount: InfluenceAmount, device: torch.device, *parts: Part
 ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
-    """Scores, tensors and meta data of a training. ``tell`` is given its share and the error so far, in percent."""
+    """Train a lesson: scores, tensors and meta data. ``tell`` gets the share and the error so far, in percent."""
     if device.type == "cpu":
-        torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
+        torch.set_num_threads(1)  # set for this thread, so that results are the same to the bit on every machine
     clock = Stopwatch(caller.checkpoint)
     found = fit_monstor(
         parts,
@@ -219,7 +219,7 @@ def choice_unit(
     model: MONSTOR | None = None,
     stacked: int = 1,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Choose seeds and measure them: scores and meta data."""
+    """Choose seeds and measure their influence: scores and meta data."""
     began = time.monotonic()
     if model is not None and device.type == "cpu":
         torch.set_num_threads(1)
@@ -230,7 +230,7 @@ def choice_unit(
         method=METHODS.get(choice.model, choice.model),
         sample=amount.sample,
         seed=choice.run,
-        # UBLF where the series of the bound is that of the original study, CELF for LP
+        # UBLF if the series of its bound is that of the original study; CELF for LP
         bounded=model is None or choice.probability != "LP",
         first_batch=500 if model is None else FIRST_BATCH.get(device.type, 50),
         device=device,

@@ -1,4 +1,4 @@
-"""Influence maximisation as data: graphs, models, and how much is done."""
+"""Influence maximisation as data: the graphs, the models, and the amount of work."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from gnpool.lab.table import Scope
 TARGETS = ("Extended", "Celebrity", "WannaCry")  # in the order of work
 PROBABILITIES = ("BT", "JI", "LP")
 MODELS = {"max": "max", "sum": "sum", GNP: "gnp"}  # row -> aggregation
-BASELINES = ("simulated", "degree", "random")  # rows that train nothing
-STACKED = {"BT": 3, "JI": 2, "LP": 5}  # models; two more for BT and LP of Celebrity
-SEEDS, RUNS = 100, 3  # seeds to choose; runs of the paper
-EVALUATION = 100_000  # simulations of the chosen seeds
+BASELINES = ("simulated", "degree", "random")  # rows without training
+STACKED = {"BT": 3, "JI": 2, "LP": 5}  # stacked models; two more for BT and LP of Celebrity
+SEEDS, RUNS = 100, 3  # seeds to choose; training runs in the paper
+EVALUATION = 100_000  # simulations to measure the chosen seeds
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,15 @@ class InfluenceAmount:
 
     Args:
         preset (str): The preset it belongs to.
-        targets (tuple): Graphs to choose seeds on; a model trains on the two others.
+        targets (tuple): Graphs to choose seeds on; a model trains on the other two.
         runs (int): Trainings with different seeds.
-        sets (int): Seed sets of each of the two kinds to learn from, on each graph.
-        simulations (int): Cascades of each of them.
-        epochs (int): Of training.
-        seeds (int): To choose.
+        sets (int): Seed sets to learn from, for each of the two kinds and each graph.
+        simulations (int): Cascades simulated from each seed set.
+        epochs (int): Epochs of training.
+        seeds (int): Number of seeds to choose.
         evaluation (int): Cascades that measure the chosen seeds.
-        sample (int): Cascades behind the row "simulated".
-        nodes (int, optional): Only so many nodes of every graph, those with the most edges.
+        sample (int): Cascades that the row "simulated" chooses by.
+        nodes (int, optional): Keep only this many nodes of each graph, those with the most edges.
     """
 
     preset: str
@@ -53,7 +53,7 @@ class InfluenceAmount:
 
     @property
     def notes(self) -> str:
-        """What was reduced, for the reader of a result."""
+        """What was reduced, as a note on the results."""
         parts = [] if self.targets == TARGETS else [f"on {' and '.join(self.targets)} only"]
         whole = InfluenceAmount("paper")
         for name, words in (
@@ -71,7 +71,7 @@ class InfluenceAmount:
         return f"{self.preset}: {', '.join(parts)}" if parts else ""
 
     def digest(self, *names: str) -> str:
-        """The preset and a hash of those of its numbers that a result depends on."""
+        """The preset and a hash of those of its values that a result depends on."""
         content = {name: getattr(self, name) for name in names}
         return f"{self.preset}-{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]}"
 
@@ -83,13 +83,13 @@ AMOUNTS = {
         "smoke", ("Celebrity",), 1, sets=8, simulations=64, epochs=1, seeds=3, evaluation=640, sample=64, nodes=100
     ),
     "quick": InfluenceAmount("quick", ("Extended",), 1, sets=10, simulations=1000, epochs=10, evaluation=10_000),
-    # The published 2,000 sets would take twenty times as long; these are some 9,000 steps of cascades to learn from.
+    # The published 2,000 sets would take twenty times as long; these give about 9,000 steps of cascades to learn from.
     "paper": InfluenceAmount("paper", sets=100),
 }
 
 
 def amount_of(scope: Scope) -> InfluenceAmount:
-    """The amount of a preset, perhaps with another number of runs."""
+    """The amount of a preset; the number of runs can be overridden."""
     amount = scope.of(AMOUNTS)
     if scope.seeds is not None and scope.seeds < 1:
         raise ValueError(f"'seeds' must be at least 1, got {scope.seeds}")
@@ -98,7 +98,7 @@ def amount_of(scope: Scope) -> InfluenceAmount:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A model for one target: it learns from the training graphs of the two others, all probabilities together."""
+    """A model for one target. It learns from the training graphs of the other two, with all probabilities together."""
 
     target: str
     model: str
@@ -106,7 +106,7 @@ class Lesson:
 
     @property
     def label(self) -> str:
-        """For people."""
+        """The label that people see."""
         return f"{self.target}: MONSTOR with {self.model}, run {self.run}"
 
     @property
@@ -117,19 +117,19 @@ class Lesson:
 
     @property
     def stacked(self) -> dict[str, int]:
-        """How often the model of each probability is applied."""
+        """How many times the model of each probability is applied."""
         more = 2 if self.target == "Celebrity" else 0
         return {name: count + (0 if name == "JI" else more) for name, count in STACKED.items()}
 
     def key(self, amount: InfluenceAmount) -> Key:
-        """Its name in the store."""
+        """The name in the store."""
         preset = amount.digest(*LEARNED_WITH)
         return {"table": "influence-training", **dataclasses.asdict(self), "preset": preset}
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Seeds on one graph, chosen by a model or by a baseline, and their influence."""
+    """Seeds on one graph, chosen by a model or a baseline, and their influence."""
 
     target: str
     probability: str
@@ -137,13 +137,13 @@ class Choice:
     run: int
 
     def key(self, amount: InfluenceAmount) -> Key:
-        """Its name in the store."""
+        """The name in the store."""
         names = (*CHOSEN_WITH, "sample") if self.model in BASELINES else (*LEARNED_WITH, *CHOSEN_WITH)
         return {"table": "influence", **dataclasses.asdict(self), "preset": amount.digest(*dict.fromkeys(names))}
 
 
 def lessons(amount: InfluenceAmount) -> list[Lesson]:
-    """Everything that is trained, in the order of work."""
+    """Everything to train, in the order of work."""
     product = itertools.product(range(amount.runs), amount.targets, MODELS)
     return [Lesson(target, model, run) for run, target, model in product]
 
@@ -154,6 +154,6 @@ def choices_of(lesson: Lesson) -> list[Choice]:
 
 
 def baseline_choices(amount: InfluenceAmount) -> list[Choice]:
-    """Seeds that are chosen without a model; of degree there is one choice only."""
+    """Seeds that are chosen without a model; the choice by degree has no seed of its own, so it is made once."""
     product = itertools.product(amount.targets, PROBABILITIES, BASELINES, range(amount.runs))
     return [Choice(t, p, model, run) for t, p, model, run in product if run == 0 or model != "degree"]

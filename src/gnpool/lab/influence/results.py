@@ -1,4 +1,4 @@
-"""The table of influence maximisation, computed from the raw scores of the store."""
+"""Computes the table of influence maximisation from the raw scores of the store."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from gnpool.lab.influence.tables import InfluenceTable
 
 METRIC = "INFLUENCE"
-PAIRS = 9  # steps of a cascade to learn from, on average over the graphs
-SECONDS = {"cpu": (0.25, 60.0), "cuda": (0.001, 5.0)}  # of a training step, and of the choice of 100 seeds: guesses
+PAIRS = 9  # mean number of steps of a cascade to learn from, over the graphs
+SECONDS = {"cpu": (0.25, 60.0), "cuda": (0.001, 5.0)}  # estimates for a training step and for the choice of 100 seeds
 
 
 def influence_results(table: InfluenceTable, store: Store, amount: InfluenceAmount) -> dict[str, Any]:
-    """The table as results.json holds it; cells without any run have ``"ours": null``."""
+    """The table for results.json; cells without any run have ``"ours": null``."""
     cells, meta, seconds = [], None, 0.0
     found: dict[tuple[str, str], list[Record]] = {}
     for cell in table.cells:
@@ -63,19 +63,19 @@ def influence_results(table: InfluenceTable, store: Store, amount: InfluenceAmou
 
 
 def choices_for(cell: Place, amount: InfluenceAmount) -> list[Choice]:
-    """What a cell is the mean of."""
+    """The runs that a cell is the mean of."""
     target, _, probability = cell.column.partition("/")
     runs = 1 if cell.row == "degree" else amount.runs
     return [Choice(target, probability, cell.row, run) for run in range(runs)]
 
 
 def belongs(record: Record, amount: InfluenceAmount) -> bool:
-    """Whether a stored training is one of this amount."""
+    """Whether a stored training has this amount."""
     return bool(record.key["preset"] == amount.digest(*LEARNED_WITH))
 
 
 def difference(first: list[Record], second: list[Record]) -> dict[str, Any]:
-    """The mean of second minus first over the runs that both have, measured in the same cascades."""
+    """The mean difference, second minus first, over the runs that both have, measured in the same cascades."""
     by_run = [{record.key["run"]: record.scores["influence"] for record in records} for records in (first, second)]
     gaps = [by_run[1][run] - by_run[0][run] for run in by_run[0] if run in by_run[1]]
     if not gaps:
@@ -85,7 +85,7 @@ def difference(first: list[Record], second: list[Record]) -> dict[str, Any]:
 
 
 def influence_estimate(table: InfluenceTable, amount: InfluenceAmount, kind: str, store: Store | None) -> Estimate:
-    """What the table costs here."""
+    """The time that the table needs on this machine."""
     wanted = lessons(amount)
     done = [lesson for lesson in wanted if store is not None and lesson.key(amount) in store]
     choices = [choice for lesson in wanted for choice in choices_of(lesson)]

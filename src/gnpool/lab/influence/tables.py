@@ -1,4 +1,4 @@
-"""The table of influence maximisation."""
+"""Defines the table of influence maximisation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gnpool.store import Store
 
 @dataclass(frozen=True)
 class InfluenceTable(AnyTable):
-    """The influence of seeds, by what chose them."""
+    """The influence of seeds, by the model or baseline that chose them."""
 
     family: ClassVar[str] = "influence"
     options: ClassVar[frozenset[str]] = frozenset({"seeds"})

@@ -1,4 +1,4 @@
-"""Tables on real graphs: their statistics, and what models that were trained on generated graphs make of them."""
+"""Tables on real graphs: their statistics, and the errors of models that were trained on generated graphs."""
 
 from gnpool.lab.real.tables import TABLES
 

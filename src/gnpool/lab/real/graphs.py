@@ -1,4 +1,4 @@
-"""Exams on real graphs: what models trained on random graphs make of them."""
+"""Exams on real graphs for models that were trained on random graphs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gnpool.tasks.real_graphs import real_dataset
 from gnpool.training import Batch, Batches
 
 REAL = ("D&D", "PROTEINS", "NCI1")
-#: Graphs in which every node has a neighbour, of all: the others have no harmonic label and are left out.
+#: Graphs in which every node has a neighbour, and all graphs: the others have no harmonic label and are left out.
 COUNTS = {"D&D": 1178, "PROTEINS": 1108, "NCI1": 3711}
 SQUARES = {"D&D": 155_000, "PROTEINS": 3_600, "NCI1": 1_100}  # mean of the squared number of nodes, for estimates
 
 
 def by_size(graphs: Sequence[Data], most: int, pairs: int) -> Iterator[list[Data]]:
-    """Graphs, the smallest first, in lists of at most ``most`` whose padded squares are at most ``pairs`` together."""
+    """Split graphs, smallest first, into lists of at most ``most`` graphs and ``pairs`` padded squares in total."""
     part: list[Data] = []
     for graph in graphs:
         nodes = int(graph.num_nodes or 0)
@@ -35,7 +35,7 @@ def by_size(graphs: Sequence[Data], most: int, pairs: int) -> Iterator[list[Data
 
 @dataclass(frozen=True)
 class RealExam(Exam):
-    """A data set of real graphs, called ``real``, that models are tested on."""
+    """An exam on a data set of real graphs, called ``real``."""
 
     real: str = REAL[0]
 
@@ -56,7 +56,7 @@ class RealExam(Exam):
         count = self.size(preset, task)
 
         def make() -> list[Batches]:
-            # Sizes of real graphs differ by a factor of a hundred: alike ones go together.
+            # Sizes of real graphs differ by a factor of a hundred, so graphs of similar size share a batch.
             parts = by_size(real_dataset(task, self.real, count), EVALUATION_BATCH, EVALUATION_PAIRS)
             return [Batches(part, len(part), seed=None, sorted_edges=True) for part in parts]
 

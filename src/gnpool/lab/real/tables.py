@@ -1,4 +1,4 @@
-"""The tables on real graphs."""
+"""Defines the tables on real graphs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gnpool.lab.table import AnyTable, Estimate, Machine, Place, Scope
 from gnpool.store import Store
 from gnpool.tasks.real_graphs import statistics_of
 
-OTHERS = {"SortPooling": "SortPool", "Set2Set": "Set2Set", "SAGPool": "SAGPool"}  # as real_baselines writes them
+OTHERS = {"SortPooling": "SortPool", "Set2Set": "Set2Set", "SAGPool": "SAGPool"}  # labels in real_baselines
 
 
 @dataclass(frozen=True)
 class Count(Job):
-    """Counts graphs, nodes and edges of a data set."""
+    """Count graphs, nodes and edges of a data set."""
 
     dataset: str
 
@@ -50,13 +50,13 @@ class Statistic(Place):
 
     @property
     def key(self) -> Key:
-        """The unit of the store that holds it."""
+        """The unit of the store that holds the number."""
         return Count(self.row).key
 
 
 @dataclass(frozen=True)
 class StatisticsTable(AnyTable):
-    """Numbers of graphs, nodes and edges of data sets; nothing is trained."""
+    """A table of the numbers of graphs, nodes and edges of data sets; it trains nothing."""
 
     family: ClassVar[str] = "statistics"
     cells: tuple[Statistic, ...]
@@ -92,14 +92,14 @@ class StatisticsTable(AnyTable):
 
 
 def _rounds_to(value: float, published: float | None) -> bool:
-    """Whether a number is the published one, to the digits that were published."""
+    """Whether a number equals the published one to the printed digits."""
     digits = len(repr(published).partition(".")[2]) if isinstance(published, float) else 0
     return published is not None and round(value, digits) == published
 
 
 @dataclass(frozen=True)
 class BaselinesTable(Table):
-    """All baselines, and in front of them those that the paper shows: the best by test error."""
+    """All baselines, preceded by those that the paper shows: the best by test error."""
 
     def results(self, scope: Scope, store: Store) -> dict[str, Any]:
         found = super().results(scope, store)
@@ -112,15 +112,15 @@ class BaselinesTable(Table):
         return found
 
 
-CHOSEN = ("ours", "setting", "validation", "search", "form")  # what a cell tells of the models behind it
+CHOSEN = ("ours", "setting", "validation", "search", "form")  # facts of a cell about its models
 
 
 def with_best(cells: Sequence[Mapping[str, Any]], paper: Mapping[tuple[str, str], Any]) -> list[dict[str, Any]]:
-    """The rows of real_baselines that the paper shows, each the baseline of lowest test error, before all others.
+    """The rows of real_baselines that the paper shows: for each, the baseline with the lowest test error.
 
-    ``cells`` have rows "task/model". "Best" is among all baselines of a task; for maxdegree the ideal combination is
-    sum, max, and the second best is among the other combinations of a fixed aggregation and a fixed readout. While
-    one of them is still to be run there is no best.
+    They precede all others. ``cells`` have rows "task/model". "Best" is chosen among all baselines of a task. For
+    maxdegree the ideal combination is sum, max, and the second best is chosen among the other combinations of a fixed
+    aggregation and a fixed readout. There is no best until all of them have run.
     """
     shown: list[dict[str, Any]] = []
     for row in dict.fromkeys(row for row, _ in paper):
@@ -144,7 +144,7 @@ def with_best(cells: Sequence[Mapping[str, Any]], paper: Mapping[tuple[str, str]
 
 
 def combination_of(table: str) -> Mapping[tuple[str, str], str]:
-    """Which model the paper names beside a cell, by row and column."""
+    """The model that the paper names beside a cell, by row and column."""
     published = paper_tables()[table]
     return {
         (row["label"], column): cell["combination"]

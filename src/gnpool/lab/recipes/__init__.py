@@ -1,4 +1,4 @@
-"""Tables whose cells are recipes and exams: what is trained on generated data, and what it is tested on."""
+"""Tables made of recipes and exams: recipes train on generated data, and exams test the models."""
 
 from gnpool.lab.recipes.recipe import EVALUATION_BATCH, NETWORKS, Exam, Recipe
 from gnpool.lab.recipes.table import Cell, Table

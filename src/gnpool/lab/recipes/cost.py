@@ -1,12 +1,12 @@
-r"""What recipes cost in time and memory: a simple model, good to about a factor of two.
+r"""Estimates the time and memory of recipes by a simple model, good to about a factor of two.
 
-A step of a work unit of R runs takes ``base + R * run`` milliseconds, and a training has
+A step of a work unit of R runs takes ``base + R * run`` milliseconds. A training has
 
 .. math::
     \mathrm{variants} \cdot \mathrm{units} \cdot \mathrm{epochs} \cdot \lceil \mathrm{graphs} / \mathrm{batch} \rceil
 
-of them, and a tenth more for validation. The constants were measured at a batch of 16, which is close enough for
-smaller ones. Where trainings are stored already, the ratio of their seconds to the model's corrects it.
+steps, and validation adds a tenth. The constants were measured at a batch of 16, which is close enough for smaller
+batches. If trainings are stored already, the ratio of their seconds to the model's corrects the estimate.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gnpool.lab.running.memory import BASE
 from gnpool.lab.table import Estimate, Machine, Scope
 from gnpool.store import Store
 
-# Milliseconds of a step: (one run alone, base, each run), on a core of an AMD EPYC.
+# Milliseconds of a step: (one run alone, base, each run), on one core of an AMD EPYC.
 CPU_STEP = {
     "graph gnp": (3.1, 7.0, 0.5),
     "graph": (2.0, 3.0, 0.4),
@@ -39,10 +39,10 @@ CPU_STEP = {
     "set set2set": (1.7, 3.0, 0.3),
     "set_transformer": (7.0, 0.0, 6.0),
 }
-# The same as one CUDA graph of an H200: 0.53 for 20 runs of "graph gnp" and 0.31 of "set gnp" were measured, the others
-# follow their proportions on the CPU. Not so at nodes (base, each run): a whole grid of "node" takes 48 s and one of
-# "weighted node" about 450 s; beside two other trainings, and from their progress, 24 runs of it about 350 s and 5 runs
-# 300. Those of GNP, beside other trainings, took 193 and 434 s; that its base is the same is assumed.
+# The same as one CUDA graph of an H200. Measured: 0.53 for 20 runs of "graph gnp" and 0.31 for 20 of "set gnp". The
+# others keep their proportions on the CPU, except at nodes (base, each run): a whole grid of "node" takes 48 s, and one
+# of "weighted node" about 450 s. Beside two other trainings, and judged by their progress, 24 runs of it took about
+# 350 s and 5 runs 300 s. Those of GNP, beside other trainings, took 193 and 434 s; the same base is assumed for them.
 GPU_BASE, GPU_SHARE = 0.4, 0.013
 GPU_STEP = {
     "node gnp": (0.4, 0.03),
@@ -50,16 +50,16 @@ GPU_STEP = {
     "weighted node gnp": (3.5, 0.025),
     "weighted node": (3.5, 0.025),
 }
-GPU_OVERLAP = 2  # how much faster trainings side by side are there, before the times of stored ones tell
-VALIDATION = 1.1  # beside the steps
-CRYSTAL_SECONDS = {"smoke": 1.0}  # to crystallize one model; 30 elsewhere
-# And milliseconds of a graph in the long refits of node models: on a core bfs took 844 s and shortest 1,800. That of
-# a GPU is a guess.
+GPU_OVERLAP = 2  # gain from trainings side by side on a GPU, until stored times correct it
+VALIDATION = 1.1  # factor for the time of validation
+CRYSTAL_SECONDS = {"smoke": 1.0}  # seconds to crystallize one model; 30 for other presets
+# Milliseconds per graph in the long refits of node models: on one core bfs took 844 s and shortest 1,800 s. The value
+# for a GPU is an estimate.
 CRYSTAL_GRAPH = {"cpu": 5.1, "cuda": 0.1}
-CPU_EXAM, GPU_EXAM = 4e-8, 2e-9  # seconds for a graph and model, times the square of the number of nodes
+CPU_EXAM, GPU_EXAM = 4e-8, 2e-9  # seconds per graph and model, times the squared number of nodes
 
-# Megabytes (2**20) beside those of the program, the largest resident size of a process at batches of 16: of a training
-# graph or set, and of each further run, from the difference between 2 and 24 of them.
+# Megabytes (2**20) on top of the program itself: the largest resident size of a process at batches of 16, of a training
+# graph or set, and of each further run. The last is the difference between 2 and 24 runs.
 DATA = {"graph": 0.03, "node": 0.05, "set": 0.004}
 RUN = {
     "graph gnp": 4.1,
@@ -105,7 +105,7 @@ def exam_seconds(recipe: Recipe, exam: Exam, preset: Preset, kind: str) -> float
 
 
 def training_megabytes(recipe: Recipe, preset: Preset) -> float:
-    """The peak of one training, on a core."""
+    """The peak memory of one training on a core."""
     base = recipe.base
     runs = min(preset.unit, len(preset.settings(base.space)) * preset.seeds)
     graphs = preset.counts.get("train", base.spec.counts["train"])
@@ -128,7 +128,7 @@ def _step(recipe: Recipe, runs: int, kind: str) -> float:
 
 
 def kind_of(recipe: Recipe) -> str:
-    """The row of :obj:`CPU_STEP` that a recipe belongs to."""
+    """The row of :obj:`CPU_STEP` for a recipe."""
     variant = recipe.variants[0]
     net = f"{'weighted ' if variant.get('edge_weights') else ''}{variant['net']}"
     pooling = str(variant.get("readout", variant.get("pool", variant.get("aggr", ""))))
@@ -143,7 +143,7 @@ def cost_of(
     store: Store | None,
     machine: Machine,
 ) -> Estimate:
-    """What a table takes that trains these recipes, and whose cells are an exam of each of some of them."""
+    """The cost of a table that trains these recipes and whose cells are exams of some of them."""
     preset, search, kind = preset_of(scope), scope.searches[0], machine.kind
     kept = [] if store is None else [one for table in ("training", "crystal") for one in store.records(table)]
     trained = {_name(record.key): record.meta for record in kept}
@@ -153,7 +153,7 @@ def cost_of(
         return _name(recipe.key(preset, search))
 
     def counts(recipe: Recipe, tested: bool) -> bool:
-        """Whether a training, a crystallization, or a test is part of the work."""
+        """Whether the work includes a training, a crystallization, or a test."""
         return (scope.test or not tested) and (scope.train or key_of(recipe.base) in trained)
 
     recipes = [one for one in recipes if counts(one, one.crystallized)]

@@ -1,4 +1,4 @@
-"""Carry out the other half of a recipe: the chosen GNP models with exact poolings in place of learned ones."""
+"""Carries out the second half of a recipe: the chosen GNP models get exact poolings in place of learned ones."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from gnpool.tasks import Task
 from gnpool.training.machine import describe_machine
 from gnpool.training.stopwatch import Stopwatch
 
-SMOKE: dict[str, Any] = {"epochs": 1, "trials": 1}  # options of crystallize
-# Of node tasks: their steps take ten times as long, and no refit is exact after a few of them; so fewer, longer ones.
+SMOKE: dict[str, Any] = {"epochs": 1, "trials": 1}  # options of crystallize for the smoke preset
+# For node tasks: their steps take ten times as long, and no refit is exact after a few steps; so fewer, longer refits.
 NODE: dict[str, Any] = {"trials": 12, "settings": SETTINGS[1:], "graphs": None}
-EARLIER_EXACT = 1e-3  # of the loss of the model as given: what earlier methods took for exact
-NODE_EPOCHS = 1 / 3  # of those that the learned models had
+EARLIER_EXACT = 1e-3  # share of the given model's loss that earlier methods counted as exact
+NODE_EPOCHS = 1 / 3  # share of the epochs that the learned models had
 
 
 def crystallized(recipe: Recipe) -> Recipe:
-    """The recipe of the same models with their learned poolings made exact: the row ``GNP*`` beside ``GNP``."""
+    """The recipe of the same models with exact poolings in place of learned ones: the row ``GNP*`` beside ``GNP``."""
     return dataclasses.replace(recipe, model=recipe.model + STAR, crystallized=True)
 
 
 def node_epochs(preset: Preset, task: Task) -> int:
-    """Epochs of a refit of a node task."""
+    """Epochs for a refit on a node task."""
     return max(20, round(NODE_EPOCHS * preset.epochs_of(task)))
 
 
@@ -49,11 +49,11 @@ def crystallize_chosen(
     progress: Callable[[float], None],
     check: Callable[[], None],
 ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
-    """Crystallize the models that the validation loss chose, seed by seed: scores, tensors and meta data for the store.
+    """Crystallize each seed's model that the validation loss chose: scores, tensors and meta data for the store.
 
-    It sees the training and validation data of the recipe. Node tasks run on ``device``, all others on the CPU: their
-    refits are so short that a GPU would spend its time starting. Refits keep their states in ``checkpoint`` and go on
-    from there. ``check`` is called before every step, and may raise to stop.
+    It uses the training and validation data of the recipe. Node tasks run on ``device``, all others on the CPU, because
+    their refits are so short that a GPU would spend its time starting. Refits keep their state in ``checkpoint`` and
+    resume from it. ``check`` is called before every step, and may raise to stop.
     """
     node = recipe.spec.level == "node"
     device = device if node else torch.device("cpu")
@@ -80,13 +80,13 @@ def crystallize_chosen(
 
 
 def validation_of(crystallized: Record) -> float:
-    """The mean validation loss over the seeds of what was chosen; infinite if a seed has no model.
+    """The mean validation loss of the chosen models over the seeds; infinite if a seed has no model.
 
-    What :func:`~gnpool.insight.crystallize` takes for exact counts as 0: below that, rounding decides.
+    A loss that :func:`~gnpool.insight.crystallize` counts as exact counts as 0, because below it rounding decides.
     """
     losses = []
     for crystal in crystallized.scores["crystals"]:
-        tried = [trial for trial in crystal.get("tried", ()) if trial["stage"] != "screened"]  # as given, then refitted
+        tried = [trial for trial in crystal.get("tried", ()) if trial["stage"] != "screened"]  # as given, then refits
         loss = next((trial["loss"] for trial in tried if trial["text"] == crystal["text"]), None)
         if loss is None:
             return math.inf
@@ -96,9 +96,9 @@ def validation_of(crystallized: Record) -> float:
 
 
 def made_anew(crystallized: Record) -> str:
-    """What the models are where most of them were trained anew with one pooling in every layer; else nothing.
+    """A description of the models if most were trained anew with one pooling in every layer; otherwise an empty text.
 
-    Such a model owes the choice of the pooling to the learned one, and none of its weights.
+    Such a model takes the choice of the pooling from the learned one, but none of its weights.
     """
     crystals = crystallized.scores["crystals"]
     fresh = [crystal for crystal in crystals if str(crystal.get("text", "")).endswith(FRESH)]
@@ -113,7 +113,7 @@ def _tell(progress: Callable[[float], None], place: int, models: int, number: in
 
 
 def _describe(seed: int, found: Crystal) -> dict[str, Any]:
-    """What was chosen and why, and everything that was tried."""
+    """The choice, its reason, and everything that was tried."""
     return {
         "seed": seed,
         "poolings": found.choice.poolings,

@@ -1,8 +1,8 @@
-"""The two forms of a graph network: a model is trained in both, and validation chooses, as it chooses a setting.
+"""The two forms of a graph network: each model is trained in both, and validation chooses one, as it does a setting.
 
-The paper says that its networks are GIN, and not where their two layers stand. With ``form="message"`` they make the
-messages, with ``form="gin"`` they stand behind the aggregation (:class:`~gnpool.models.GraphNet`). Published numbers
-speak for the second (docs/record.md); some tasks are learned better in the first.
+The paper says that its networks are GIN, but not where their two layers stand. With ``form="message"`` they compute
+the messages; with ``form="gin"`` they follow the aggregation (:class:`~gnpool.models.GraphNet`). The published numbers
+suggest the second form (docs/record.md); some tasks are learned better in the first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gnpool.store import Record, Store
 
 
 def in_form(recipe: Recipe, form: str) -> Recipe:
-    """The same with a named form of the network."""
+    """The same recipe with a named form of the network."""
     if recipe.crystallized:
         return crystallized(in_form(recipe.base, form))
     variants = tuple({**variant, "form": form} for variant in recipe.variants)
@@ -28,15 +28,15 @@ def in_form(recipe: Recipe, form: str) -> Recipe:
 
 
 def form_of(recipe: Recipe) -> str:
-    """The form of its network."""
+    """The form of a recipe's network."""
     return str(recipe.variants[0].get("form", FORMS[0]))
 
 
 def candidates(recipe: Recipe, preset: Preset) -> tuple[Recipe, ...]:
-    """What is trained for a recipe: a graph network in both forms, where a preset has a grid to search at all.
+    """The recipes to train for a recipe: a graph network in both forms, if the preset searches a grid at all.
 
-    A recipe that names the form is left alone. So are node networks: their edges hold a loop for the node itself, which
-    GIN's form would count twice.
+    A recipe that names its form stays as it is. So does a node network, because its edges include a loop for the node
+    itself, which GIN's form would count twice.
     """
     free = all(variant["net"] == "graph" and "form" not in variant for variant in recipe.variants)
     if not (free and preset.whole_grid):
@@ -46,7 +46,7 @@ def candidates(recipe: Recipe, preset: Preset) -> tuple[Recipe, ...]:
 
 @dataclass(frozen=True)
 class StoredModels:
-    """A candidate that a store has.
+    """A candidate whose models are in a store.
 
     Args:
         recipe (Recipe): The candidate.
@@ -61,13 +61,13 @@ class StoredModels:
     record: Record
 
     def validation(self, criterion: str = "loss") -> float:
-        """The mean over the seeds of what chose the models on validation data."""
+        """The validation value that chose the models, as a mean over the seeds."""
         if self.recipe.crystallized:
             return validation_of(self.record)
         return float(self.record.scores["chosen"][criterion]["validation"])
 
     def learned(self, store: Store, preset: Preset) -> StoredModels:
-        """What crystallized models were made from; of learned ones, these themselves."""
+        """The learned models: those behind crystallized models, or the models themselves."""
         key = self.recipe.base.key(preset, self.search)
         record = store.get(key)
         if record is None:
@@ -75,12 +75,12 @@ class StoredModels:
         return replace(self, recipe=self.recipe.base, key=key, record=record)
 
     def score(self, exam: Exam, store: Store, preset: Preset) -> Record | None:
-        """What came out of an exam."""
+        """The result of an exam."""
         return store.get(exam.key(self.key, preset, self.recipe.spec))
 
 
 def trained(recipe: Recipe, store: Store, preset: Preset, searches: Sequence[str] = SEARCHES[:1]) -> list[StoredModels]:
-    """The candidates that a store has, each by the first of ``searches`` of which it has the models."""
+    """The candidates in a store, each under the first of ``searches`` for which its models are stored."""
     found = []
     for candidate in candidates(recipe, preset):
         search = stored_search(candidate, store, preset, searches)
@@ -93,7 +93,7 @@ def trained(recipe: Recipe, store: Store, preset: Preset, searches: Sequence[str
 
 
 def as_stored(recipe: Recipe, store: Store | None, preset: Preset, search: str) -> Recipe:
-    """The recipe by the newest way of crystallizing of which the store has the models; where it has none, as it is."""
+    """The recipe with the newest way of crystallizing that is stored; without any, the recipe itself."""
     if store is not None and recipe.crystallized:
         ways = [replace(recipe, method=method) for method in METHODS]
         return next((one for one in ways if one.key(preset, search) in store), recipe)
@@ -101,12 +101,12 @@ def as_stored(recipe: Recipe, store: Store | None, preset: Preset, search: str) 
 
 
 def chosen(found: Sequence[StoredModels], criterion: str = "loss") -> StoredModels:
-    """The one that validation prefers; of equal ones the first."""
+    """The candidate with the lowest validation value; the first if several are equal."""
     return min(found, key=lambda one: one.validation(criterion))
 
 
 def stored_search(recipe: Recipe, store: Store, preset: Preset, searches: Sequence[str]) -> str:
-    """The first of ``searches`` by which the store has a model, or else the first of all."""
+    """The first of ``searches`` for which the store has a model; without any, the first of ``searches``."""
     if len(searches) == 1:
         return searches[0]
     return next((search for search in searches if recipe.base.key(preset, search) in store), searches[0])

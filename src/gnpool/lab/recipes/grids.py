@@ -11,7 +11,7 @@ CLIPS = [1e2, 1e4]
 
 @dataclass(frozen=True)
 class Grid:
-    """Settings to choose from by validation; ``quick`` is the one taken where there is no time to choose."""
+    """Settings among which validation chooses; ``quick`` is the setting of presets that do not search."""
 
     settings: tuple[Setting, ...]
     quick: Setting

@@ -1,4 +1,4 @@
-"""The job behind one recipe: train it, hold its exams, store both, and tell how far it is."""
+"""The job of one recipe: trains it, runs its exams, stores both, and reports progress."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class RecipeJob(Job):
 
     Args:
         recipe (Recipe): What to train, or to crystallize.
-        exams (tuple): What to test the chosen models on.
-        preset (Preset): How much of it to do.
+        exams (tuple): Tests for the chosen models.
+        preset (Preset): How much of the study to do.
         search (str): How to search the settings, see :func:`~gnpool.lab.recipes.training.train`.
     """
 
@@ -70,7 +70,7 @@ class RecipeJob(Job):
         return exam.key(self.key, self.preset, self.recipe.spec)
 
     def parts(self, store: Store, kind: str) -> Sequence[JobPart]:
-        trained = store.get(self.key) is not None  # every byte is checked, since what is damaged has to be done again
+        trained = store.get(self.key) is not None  # this checks every byte, because damaged units have to be done again
         seconds = training_seconds(self.recipe, self.preset, self.search, kind)
         exams = ((self.exam_key(exam), exam_seconds(self.recipe, exam, self.preset, kind)) for exam in self.exams)
         tests = (JobPart(trained and key in store, seconds, "exam") for key, seconds in exams)
@@ -105,7 +105,7 @@ class RecipeJob(Job):
         if recipe.crystallized:
             learned = bench.store.get(recipe.base.key(self.preset, self.search))
             if learned is None:
-                raise RuntimeError(f"the models of {recipe.base.model} are gone from the store")  # it was just there
+                raise RuntimeError(f"the models of {recipe.base.model} are gone from the store")  # they were just there
         work = (recipe, learned, self.preset, bench.device, self.search, bench.threads)
         return bench.engine.call(training_unit, *work, caller=bench.caller(checkpoint))
 
@@ -127,15 +127,15 @@ def training_unit(
     search: str,
     threads: int,
 ) -> Any:
-    """Scores, tensors and meta data of a training, or of the ``learned`` models crystallized."""
+    """Scores, tensors and meta data of a training, or of crystallizing the ``learned`` models."""
     if device.type == "cpu":
-        torch.set_num_threads(1)  # of this thread: the same bits whatever the machine has
+        torch.set_num_threads(1)  # set for this thread, so that results are the same to the bit on every machine
     assert caller.checkpoint is not None
     common: dict[str, Any] = {"device": device, "checkpoint": caller.checkpoint, "check": caller.check}
     if learned is not None:
         return crystallize_chosen(recipe, preset, learned, progress=lambda share: caller.tell((share,)), **common)
     epochs = preset.epochs_of(recipe.spec)
-    seen: dict[int, int] = {}  # epochs done by work unit of the fit at hand
+    seen: dict[int, int] = {}  # epochs done in the current fit, by work unit
     lowest = math.inf
 
     def progress(step: Progress) -> None:
@@ -150,7 +150,7 @@ def training_unit(
 
 
 def exam_unit(caller: Caller, recipe: Recipe, exam: Exam, trained: Record, preset: Preset, device: torch.device) -> Any:
-    """Scores, tensors and meta data of an exam."""
+    """Run an exam: scores, tensors and meta data."""
     if device.type == "cpu":
         torch.set_num_threads(1)
     began = time.monotonic()

@@ -11,7 +11,7 @@ SET_TASKS = ("mu_post", "sigma2_post", "mu_map", "sigma2_map")
 
 
 def graph_gnp(task: str, structure: str | None = None, features: str | None = None, **options: object) -> Recipe:
-    """GNP as aggregation and readout of a graph task; ``options`` of the network give it another name."""
+    """GNP as aggregation and readout of a graph task; ``options`` of the network change its name."""
     pooling = str(options.pop("pooling", "gnp"))
     name = ", ".join([pooling, *(f"{key} {value}" for key, value in options.items())])
     variant: Variant = {"net": "graph", "aggr": pooling, "readout": pooling, **options}
@@ -25,7 +25,7 @@ def graph_fixed(task: str, aggregation: str, readout: str, features: str | None 
 
 
 def graph_other(task: str, model: str) -> Recipe:
-    """SortPool or Set2Set behind the natural aggregation of the task, or SAGPool."""
+    """SortPool or Set2Set after the natural aggregation of the task, or SAGPool."""
     aggregation = get_task(task).aggregation
     if model == "SortPool":
         return Recipe(task, "sort", ({"net": "graph", "aggr": aggregation, "readout": "sort"},), "graph_fixed")
@@ -37,13 +37,13 @@ def graph_other(task: str, model: str) -> Recipe:
 
 
 def node(task: str, pooling: str) -> Recipe:
-    """A node task with one aggregation in all layers."""
+    """A node task with the same aggregation in all layers."""
     variant: Variant = {"net": "node", "aggr": pooling, "edge_weights": task == "shortest"}
     return Recipe(task, pooling, (variant,), "node_gnp" if pooling.startswith("gnp") else "node_fixed")
 
 
 def set_model(task: str, model: str, reading: str | None = None) -> Recipe:
-    """A row of the set table: "basic/sum", "deep/set2set", "set_transformer", "basic/gnp"."""
+    """The recipe for a row of the set table: "basic/sum", "deep/set2set", "set_transformer", "basic/gnp"."""
     if model == "set_transformer":
         variants: tuple[Variant, ...] = tuple({"net": "set_transformer", "encoder": kind} for kind in ("sab", "isab"))
         return Recipe(task, model, variants, "set_others", reading=reading)

@@ -1,4 +1,4 @@
-"""How much of a study is done: from seconds, for tests, to what the paper did."""
+"""How much of a study a preset does: from seconds of work, for tests, to the paper's full amount."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ class Preset:
     """A share of the full study.
 
     Args:
-        name (str): How it is asked for.
-        seeds (int): Runs of every setting, with the seeds 0, 1, ...
-        whole_grid (bool): All settings of a grid, and both forms of a graph network, or its quick one in one form.
+        name (str): Name of the preset.
+        seeds (int): Number of runs of every setting; their seeds are 0, 1, ...
+        whole_grid (bool): Whether to run all settings of a grid and both forms of a graph network. Otherwise the quick
+        setting runs in one form.
         epochs (float): Share of the epochs of a task.
-        counts (Mapping): Graphs or sets of each split; a split without number has all.
-        notes (str): What was reduced, for the reader of a result.
-        size_count (int): Graphs of each size where the error is shown against the size.
-        unit (int): Runs of a work unit: one program, one thread of a CPU. A number of the study and not of the machine,
-            since rounding depends on it.
-        batch_size (int, optional): Graphs or sets of a batch, where it is not the recipe's.
-        decay (float): Share of the epochs, at the end, in which all rates fall to 0; the paper has none.
-        data_seed (int): Of all generated graphs and sets. The seeds of the runs are those of their initial weights.
+        counts (Mapping): Graphs or sets of each split; a split that is not named keeps all.
+        notes (str): What was reduced, as a note on the results.
+        size_count (int): Graphs of each size in figures of the error against the size.
+        unit (int): Runs in a work unit, which is one program and one thread of a CPU. It belongs to the study and not
+            to the machine, because rounding depends on it.
+        batch_size (int, optional): Graphs or sets in a batch, if not the recipe's number.
+        decay (float): Share of the epochs, at the end, in which all rates fall to 0; the paper has no decay.
+        data_seed (int): Seed of all generated graphs and sets. The seeds of the runs set their initial weights.
 
     Example:
         >>> from gnpool.lab import PRESETS
@@ -52,11 +53,11 @@ class Preset:
         return grid.settings if self.whole_grid else (grid.quick,)
 
     def epochs_of(self, task: Task) -> int:
-        """How long to train."""
+        """The number of epochs."""
         return max(1, round(self.epochs * task.epochs))
 
     def schedule(self, epochs: int) -> Callable[[int], float] | None:
-        """Factor of all rates by epoch, or None where they are constant."""
+        """The factor of all rates by epoch, or None if they are constant."""
         return (lambda epoch: min(1.0, (1 - epoch / epochs) / self.decay)) if self.decay else None
 
 
@@ -90,7 +91,7 @@ PRESETS = {
 
 
 def get_preset(name: str, data_seed: int = 0) -> Preset:
-    """The preset called ``name``, perhaps on other data of the same kind.
+    """The preset called ``name``; ``data_seed`` selects other data of the same kind.
 
     Example:
         >>> from gnpool.lab import get_preset
@@ -101,7 +102,7 @@ def get_preset(name: str, data_seed: int = 0) -> Preset:
 
 
 def preset_of(scope: Scope) -> Preset:
-    """The preset of a scope, on the scope's data."""
+    """The preset of a scope, with the scope's data."""
     if scope.data_seed < 0:
         raise ValueError(f"'data_seed' must be at least 0, got {scope.data_seed}")
     return replace(scope.of(PRESETS), data_seed=scope.data_seed)

@@ -1,4 +1,4 @@
-"""What is trained and how it is examined, as data: a recipe and an exam together give the raw scores of a cell."""
+"""Recipes (what is trained) and exams (how it is tested), as data. A recipe and an exam give the scores of a cell."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from gnpool.models import GraphNet, NodeNet, SAGPoolNet, SetNet, SetTransformer
 from gnpool.tasks import Task, get_task
 from gnpool.training import Batch, Batches
 
-# The paper leaves the batch size open, and the start of t, which is 0 here. p and q need many steps: with batches of 64
-# GNP misses the published error of maxdegree and mu_post by far. 32 was tried on the graph tasks only (docs/lab.md).
+# The paper does not state the batch size, nor the start of t, which is 0 here. p and q need many steps: with batches of
+# 64, GNP misses the published error of maxdegree and mu_post by far. 32 was tried on graph tasks only (docs/lab.md).
 BATCH_SIZE = 16
-EVALUATION_BATCH = 125  # of validation and test: affects the time only
-EVALUATION_PAIRS = 1_250_000  # pairs of nodes in a test batch, for models that hold dense matrices of large graphs
-STAR = "*"  # behind the name of a crystallized model
-# The ways of crystallizing, newest first: a new one does not take the results of an old one for its own. The record was
-# made with the first and the second, which differ in stacks of layers alone (docs/protocol.md); what is stored stands.
+EVALUATION_BATCH = 125  # for validation and test; affects only the time
+EVALUATION_PAIRS = 1_250_000  # pairs of nodes in a test batch, for models with dense matrices of large graphs
+STAR = "*"  # suffix of a crystallized model's name
+# The ways of crystallizing, newest first: a new way never reuses the results of an old one. The record was made with
+# the first and the second, which differ only for stacks of layers (docs/protocol.md); stored results stay valid.
 METHODS = (3, 2, 1)
 
 NETWORKS = {
@@ -43,14 +43,14 @@ class Recipe:
 
     Args:
         task (str): The task.
-        model (str): Name of the model, for people and for the store.
-        variants (tuple): Architectures to choose from by validation; mostly one.
+        model (str): Name of the model, shown to people and used in the store.
+        variants (tuple): Architectures among which validation chooses; mostly one.
         grid (str): Name of the search space.
         structure (str, optional): Structure of the training graphs. (default: ER)
         features (str, optional): Node features of the training graphs. (default: the constant 1)
         reading (str, optional): Reading of the task. (default: the task's)
-        batch_size (int, optional): Graphs or sets of a batch.
-        crystallized (bool, optional): Whether this stands for the chosen models with their poolings made exact; see
+        batch_size (int, optional): Graphs or sets in a batch.
+        crystallized (bool, optional): Whether the recipe is for the chosen models with exact poolings; see
             :func:`~gnpool.lab.recipes.crystallized.crystallized`.
         method (int, optional): The way of crystallizing. (default: the newest)
     """
@@ -68,32 +68,32 @@ class Recipe:
 
     @property
     def base(self) -> Recipe:
-        """What has to be trained: of crystallized models the learned ones."""
+        """The recipe that is trained: for crystallized models, that of the learned ones."""
         if not self.crystallized:
             return self
         return replace(self, model=self.model.removesuffix(STAR), crystallized=False, method=METHODS[0])
 
     @property
     def spec(self) -> Task:
-        """The task itself."""
+        """The task object."""
         return get_task(self.task)
 
     @property
     def space(self) -> Grid:
-        """The search space itself."""
+        """The grid object."""
         return GRIDS[self.grid]
 
     @property
     def data(self) -> str:
-        """What is not standard about the training data, for the store and for people."""
+        """What is not standard about the training data; it is part of the store's key and is shown to people."""
         return "-".join(part for part in (self.structure, self.features, self.reading) if part)
 
     def batch_in(self, preset: Preset) -> int:
-        """Graphs or sets of a training batch."""
+        """Graphs or sets in a training batch."""
         return preset.batch_size or self.batch_size
 
     def key(self, preset: Preset, search: str) -> dict[str, Any]:
-        """Its name in the store. The digest covers everything that a result depends on."""
+        """The name in the store. The digest covers everything that a result depends on."""
         if self.crystallized:
             trained = self.base.key(preset, search)
             return {**trained, "table": "crystal", "model": self.model, "method": self.method}
@@ -120,11 +120,11 @@ class Recipe:
         }
 
     def batches(self, split: str, preset: Preset) -> Batches:
-        """Training data, shuffled, or validation data, which is not; all recipes with this data share it."""
+        """Shuffled training data, or validation data in fixed order; all recipes with this data share it."""
         return CACHE.batches(self.wanted(split, preset))
 
     def wanted(self, split: str, preset: Preset) -> Wanted:
-        """What :meth:`batches` asks for."""
+        """The key of the data that :meth:`batches` requests."""
         size, shuffle = (self.batch_in(preset), 0) if split == "train" else (EVALUATION_BATCH, None)
         return Wanted.of(
             self.task,
@@ -139,7 +139,7 @@ class Recipe:
         )
 
     def build(self, variant: Variant, **changes: Any) -> torch.nn.Module:
-        """The network of a variant, perhaps with other options."""
+        """The network of a variant; ``options`` replace the variant's."""
         options = {**variant, **changes}
         channels = 3 if self.features == "uniform" else self.spec.in_channels
         module: torch.nn.Module = NETWORKS[options.pop("net")](channels, **options)
@@ -151,16 +151,16 @@ DEGREES = {"tree": 2, "ladder": 3, "regular4": 4}  # of structures that stay spa
 
 @dataclass(frozen=True)
 class Exam:
-    """Generated data that selected models are tested on. Other data is a subclass.
+    """An exam: generated data that selected models are tested on. Exams on other data are subclasses.
 
     Args:
         structure (str, optional): Structure of the test graphs. (default: ER)
         features (str, optional): Node features. (default: the constant 1)
         reading (str, optional): Reading of the task.
-        sizes (tuple, optional): Smallest number of nodes and the first that is too large. (default: the task's)
-        mask (str, optional): Branch of the readout GNP that is set to 0.
-        mean_degree (float, optional): Of ER graphs, in place of the nine edge probabilities.
-        count (int, optional): Number of graphs, at most, where sizes are given. (default: the preset's)
+        sizes (tuple, optional): Smallest number of nodes, and the first number that is too large. (default: the task's)
+        mask (str, optional): Branch of the readout GNP to set to 0.
+        mean_degree (float, optional): Mean degree of ER graphs, instead of the nine edge probabilities.
+        count (int, optional): Largest number of graphs, if sizes are given. (default: the preset's)
     """
 
     structure: str | None = None
@@ -172,11 +172,11 @@ class Exam:
     count: int | None = None
 
     def key(self, training: Mapping[str, Any], preset: Preset, task: Task) -> dict[str, Any]:
-        """Its name in the store, for the models of one training."""
+        """The name in the store, for the models of one training."""
         return {**training, "table": "score", "exam": f"{self.name(task)}, {self.size(preset, task)}"}
 
     def name(self, task: Task) -> str:
-        """What is special about it."""
+        """What is special about the exam."""
         parts = [self.structure or "er" if task.structures else "sets", self.features, self.reading]
         parts += [None if self.sizes is None else f"{self.sizes[0]}-{self.sizes[1] - 1} nodes"]
         parts += [None if self.mask is None else f"{self.mask} masked"]
@@ -185,11 +185,11 @@ class Exam:
 
     @property
     def given(self) -> str | None:
-        """The data set that it needs, if its data is not generated."""
+        """The data set that the exam needs, if its data is not generated."""
         return None
 
     def square(self, task: Task) -> float:
-        """Pairs of nodes of a graph that a model looks at, about."""
+        """The approximate number of node pairs of a graph that a model looks at."""
         low, high = self.sizes or task.sizes["test"]
         nodes, degree = (low + high) / 2, self.mean_degree or DEGREES.get(self.structure or "")
         return nodes * (2 * degree if degree else nodes)
@@ -201,11 +201,11 @@ class Exam:
         return preset.counts.get("test", task.counts["test"])
 
     def batches(self, task: Task, preset: Preset) -> Iterator[Batch]:
-        """The test data, so many graphs or sets at once as memory allows."""
+        """The test data, in batches as large as memory allows."""
         yield from CACHE.batches(self.wanted(task, preset))
 
     def wanted(self, task: Task, preset: Preset) -> Wanted:
-        """What :meth:`batches` asks for."""
+        """The key of the data that :meth:`batches` requests."""
         return Wanted.of(
             task.name,
             "test",
@@ -226,5 +226,5 @@ class Exam:
         return max(1, min(EVALUATION_BATCH, EVALUATION_PAIRS // largest**2))
 
     def changes(self) -> dict[str, Any]:
-        """What is different in the model."""
+        """Options of the model that the exam changes."""
         return {} if self.mask is None else {"readout_options": {"mask": self.mask}}

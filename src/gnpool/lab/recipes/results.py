@@ -1,4 +1,4 @@
-"""What the scores of recipes come to: a table as results.json holds it."""
+"""Computes a table for results.json from the scores of recipes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from gnpool.tasks import Task
 if TYPE_CHECKING:
     from gnpool.lab.recipes.table import Cell, Table
 
-CURVE_OF = {"aggregation": "aggr", "readout": "readout"}  # how a column of fig_pq is called in the networks
+CURVE_OF = {"aggregation": "aggr", "readout": "readout"}  # column of fig_pq -> name of the layer in the networks
 
 
 def table_results(table: Table, store: Store, preset: Preset, *searches: str) -> dict[str, Any]:
-    """A table as results.json holds it; cells whose scores are missing have ``"ours": null``.
+    """The table for results.json; cells whose scores are missing have ``"ours": null``.
 
-    Of several ``searches`` (default: ``"all"``) a model takes the first by which the store has it. Where that is not
-    the first of all, its cells say so. Where a network has two forms, its cells say which of them validation chose, and
-    what both came to.
+    Each model uses the first of several ``searches`` (default: ``"all"``) that is stored. If that is not the first of
+    all, the cells say so. If a network has two forms, the cells name the form that validation chose, and give the
+    results of both.
 
     Example:
         >>> import tempfile
@@ -51,7 +51,7 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
         entry: dict[str, Any] = {"row": cell.row, "column": cell.column, "ours": None, "paper": paper, "metric": metric}
         entry["gnp"] = has_gnp(cell.recipe)
         if cell.published is not None:
-            entry["published"] = list(cell.published)  # whose counterpart stands in another table
+            entry["published"] = list(cell.published)  # its counterpart in the paper stands in another table
         higher = paper_tables().get(source, {}).get("lower_is_better") is False
         compared = functools.partial(verdict, paper=paper, metric=metric, gnp=entry["gnp"], higher=higher)
         found = trained(cell.recipe, store, preset, searches)
@@ -65,7 +65,7 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
                 entry["anew"] = told
             by_metric = tested[form_of(chosen(found, "metric").recipe)].scores["metric"]
             entry |= {name: value for name, value in ours[form_of(best.recipe)].items() if name != "verdict"}
-            entry["by_metric"] = summary(by_metric)  # where the metric of the table selects
+            entry["by_metric"] = summary(by_metric)  # if the table's metric selects the models
             meta = meta or tested[form_of(best.recipe)].meta
             seconds += sum(record.meta["seconds"] for record in tested.values())
             used |= {one.search for one in found}
@@ -95,7 +95,7 @@ def table_results(table: Table, store: Store, preset: Preset, *searches: str) ->
 def _ours(
     found: Sequence[StoredModels], tested: Mapping[str, Record], usual: str, compared: Callable[[dict[str, Any]], str]
 ) -> dict[str, dict[str, Any]]:
-    """By form of the network, what its models came to: setting, validation loss, and ``search`` if not as usual."""
+    """The results of the models by form of the network: setting, validation loss, and ``search`` if it is unusual."""
     told = {}
     for one in found:
         form = form_of(one.recipe)
@@ -112,18 +112,18 @@ def _ours(
 
 
 def metric_name(task: Task) -> str:
-    """The metric of a task as tables call it, such as MAPE, in percent, or MAE."""
+    """The name of a task's metric in tables, such as MAPE (in percent) or MAE."""
     return getattr(task.metric, "__name__", str(task.metric)).upper()
 
 
 def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and sample deviation over the runs that did not fail, beside all of them."""
+    """Mean and sample deviation over the runs that did not fail, with all of them listed."""
     good = [run["median"] for run in runs if run["mean"] is not None]
     return {**spread([run["mean"] for run in runs]), "median": statistics.fmean(good) if good else None}
 
 
 def has_gnp(recipe: Recipe) -> bool:
-    """Whether GNP is what the recipe trains, in any of its forms; other models are baselines."""
+    """Whether a recipe trains GNP in any of its forms; other models are baselines."""
     return any(is_gnp(str(part)) for variant in recipe.variants for part in variant.values())
 
 
@@ -134,6 +134,6 @@ def _curves(cell: Cell, names: Sequence[str], tensors: dict[str, Any]) -> dict[s
     for name in names:
         paths = [key.split(".") for key in tensors if key.startswith("curve/") and key.endswith(f".{name}")]
         keys = sorted(".".join(path) for path in paths if part in path[-2])
-        if keys:  # of several layers the last
+        if keys:  # the last of several layers
             found[name] = [[v if math.isfinite(v) else None for v in epoch] for epoch in tensors[keys[-1]].tolist()]
     return found

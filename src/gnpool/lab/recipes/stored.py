@@ -1,4 +1,4 @@
-"""Models that a store holds, as modules."""
+"""Loads models from a store as modules."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from gnpool.store import Store
 def stored(
     store: Store, recipe: Recipe, preset: Preset, search: str | None = None, criterion: str = "loss"
 ) -> StoredModels:
-    """What the store has of a recipe, in the form of the network that validation prefers: what the record shows.
+    """The stored models of a recipe, in the form that validation prefers, as the record shows them.
 
-    ``search`` is how its setting was found. (default: the first of :obj:`SEARCHES` by which the store has it)
+    ``search`` says how the setting was found. (default: the first of :obj:`SEARCHES` that is stored)
     """
     found = trained(recipe, store, preset, SEARCHES if search is None else (search,))
     if not found:
         by = "" if search is None else f", search {search}"
         raise ValueError(
             f"{store.root} has no {recipe.model} for {recipe.task} (preset {preset.name}{by}); "
-            f"'gnpool reproduce' trains it"
+            f"train it with 'gnpool reproduce'"
         )
     return chosen(found, criterion)
 
@@ -38,12 +38,12 @@ def stored(
 def stored_models(
     store: Store, recipe: Recipe, preset: Preset, search: str | None = None, criterion: str = "loss"
 ) -> dict[int, torch.nn.Module]:
-    """By seed, the chosen models of a recipe, learned or crystallized; a run that failed is left out."""
+    """The chosen models of a recipe by seed, learned or crystallized, without runs that failed."""
     return models_of(stored(store, recipe, preset, search, criterion), criterion)
 
 
 def models_of(one: StoredModels, criterion: str = "loss") -> dict[int, torch.nn.Module]:
-    """By seed, the models that a criterion chose; a run that failed is left out."""
+    """The models that a criterion chose, by seed, without runs that failed."""
     found = chosen_models(one.recipe, Exam(), one.record, criterion)
     return {seed: model.eval() for seed, (model, _) in found.items() if model is not None}
 
@@ -59,18 +59,18 @@ def stored_model(
     search: str | None = None,
     data_seed: int = 0,
 ) -> torch.nn.Module:
-    """The model of one cell and seed, such as ``stored_model("results/paper", "exp_graph_harmonic", "GNP*")``.
+    """Load the model of one cell and seed, such as ``stored_model("results/paper", "exp_graph_harmonic", "GNP*")``.
 
     Args:
         store (Store or str or Path): The store, or its folder.
         table (str): The table in which the model stands.
         row (str): Its row.
-        column (str, optional): Where there are several. (default: the first column of the row)
+        column (str, optional): Its column. (default: the first column of the row)
         seed (int, optional): Seed of the run. (default: ``0``)
-        preset (str, optional): How it was trained. (default: ``"paper"``)
-        search (str, optional): How its setting was chosen. (default: by the whole grid, or point by point if that is
-            all there is)
-        data_seed (int, optional): Of the data that it was trained on. (default: ``0``)
+        preset (str, optional): The preset that trained it. (default: ``"paper"``)
+        search (str, optional): How its setting was chosen. (default: by the whole grid, or point by point if only that
+            is stored)
+        data_seed (int, optional): Seed of its training data. (default: ``0``)
     """
     store = store if isinstance(store, Store) else Store(store, create=False)
     models = stored_models(store, find_cell(table, row, column).recipe, get_preset(preset, data_seed), search)
@@ -82,9 +82,9 @@ def stored_model(
 def read_stored(
     store: Store, recipe: Recipe, seed: int, preset: Preset, search: str | None = None
 ) -> tuple[Reading, dict[str, dict[str, list[float]]]]:
-    """The reading of a learned model on validation data, and the way of its exponents through training, by layer.
+    """The reading of a learned model on validation data, and the curves of its exponents over training, by layer.
 
-    Of crystallized models it is that of the learned ones that they were made from.
+    A crystallized model returns those of the learned model that it was made from.
     """
     one = stored(store, recipe, preset, search).learned(store, preset)
     models = models_of(one)
@@ -101,6 +101,6 @@ def read_stored(
 
 
 def find_cell(table: str, row: str, column: str | None = None) -> Cell:
-    """A cell by the names of its row and column; without a column the first of the row."""
+    """A cell by the names of its row and column; without a column, the first cell of the row."""
     found: Cell = find_table(table).model_cell(row, column)
     return found

@@ -1,4 +1,4 @@
-"""A table whose cells are recipes and exams: what is trained, and what it is tested on."""
+"""A table whose cells are recipes and exams: models to train, and data to test them on."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from gnpool.store import Store
 
 @dataclass(frozen=True)
 class Cell(Place):
-    """One number of a table, with its deviation; ``published`` is the table, row and column of the paper where its
-    counterpart stands, if that is not the same place of the same table.
+    """One number of a table, with its deviation. ``published`` is the table, row and column of its counterpart in the
+    paper, if they are not those of the cell itself.
 
     Example:
         >>> from gnpool.lab import find_table
@@ -57,7 +57,7 @@ class Table(AnyTable):
 
     @property
     def recipes(self) -> list[Recipe]:
-        """What has to be trained, each once."""
+        """The recipes to train, each once."""
         found: list[Recipe] = []
         for cell in self.cells:
             if cell.recipe not in found:
@@ -79,7 +79,7 @@ class Table(AnyTable):
         return {name for name, key in exams if key not in store}
 
     def jobs(self, scope: Scope, store: Store, device: torch.device) -> list[RecipeJob]:
-        """Every recipe, in both forms where there are two, with all exams that any cell asks for."""
+        """Every recipe, in both forms if there are two, with all exams that any cell needs."""
         preset, (search, *_) = preset_of(scope), scope.searches
         found = [
             RecipeJob(as_stored(recipe, store, preset, search), (cell.exam,), preset, search)
@@ -135,5 +135,5 @@ def published_table(name: str, cells: Iterator[Cell]) -> Table:
 
 
 def _stored(recipe: Recipe, store: Store | None, preset: Preset, search: str) -> list[Recipe]:
-    """The candidates of a recipe, crystallized as the store has them."""
+    """The candidates of a recipe, crystallized in the way that the store has."""
     return [as_stored(one, store, preset, search) for one in candidates(recipe, preset)]

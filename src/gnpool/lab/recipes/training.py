@@ -1,4 +1,4 @@
-"""Carry out a recipe: train its grid, choose by validation, keep the chosen weights."""
+"""Carries out a recipe: trains its grid, chooses by validation, and keeps the chosen weights."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from gnpool.training import Batches, Fit, Progress, Setting, evaluate_items, fit
 from gnpool.training.machine import describe_machine
 from gnpool.training.stopwatch import Stopwatch
 
-CRITERIA = ("loss", "metric")  # what may select: the validation loss, as the paper writes, or the metric of its tables
-Models = dict[int, tuple[torch.nn.Module | None, str | None]]  # by seed: a model, or why there is none
+CRITERIA = ("loss", "metric")  # what selects a model: the validation loss, as in the paper, or the metric of its tables
+Models = dict[int, tuple[torch.nn.Module | None, str | None]]  # by seed: a model, or the reason why there is none
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An architecture and a setting, the place of its fit among those of the recipe, and its runs there."""
+    """An architecture and a setting, with its fit and the position of that fit in the recipe."""
 
     variant: int
     setting: Setting
     fit: Fit
 
     def mean(self, criterion: str) -> float:
-        """The mean of the best validation values over seeds; a run without one is infinitely bad."""
+        """The mean over seeds of the best validation values; infinite if a run has none."""
         runs = self.fit.runs_of(self.setting)
         values = [run.best[criterion].value if criterion in run.best else math.inf for run in runs]
         return math.fsum(values) / len(values)
@@ -52,8 +52,8 @@ def train(
 ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
     """Train a recipe: raw scores, tensors and meta data for the store.
 
-    ``search`` is ``"all"``: every setting with every seed; or ``"point"``: every setting with the first seed, and the
-    best of them with every seed. ``check`` is called before every step, and may raise to stop the training.
+    With ``search="all"`` every setting is trained with every seed. With ``"point"`` every setting is trained with the
+    first seed, and the best setting with every seed. ``check`` is called before every step, and may raise to stop.
     """
     clock = Stopwatch(checkpoint)
     settings, seeds = list(preset.settings(recipe.space)), list(range(preset.seeds))
@@ -62,7 +62,7 @@ def train(
     if search == "point" and len(settings) * len(recipe.variants) > 1:
         tried = _candidates(recipe, lambda variant: fit(variant, settings, seeds[:1], "point"))
         best = {criterion: min(tried, key=lambda c: c.mean(criterion)) for criterion in CRITERIA}
-        wanted: dict[int, list[Setting]] = {}  # by variant, each once: the criteria mostly agree
+        wanted: dict[int, list[Setting]] = {}  # by variant, each setting once: the criteria mostly agree
         for candidate in best.values():
             if candidate.setting not in wanted.setdefault(candidate.variant, []):
                 wanted[candidate.variant].append(candidate.setting)
@@ -124,7 +124,7 @@ def _fit(
         device=device,
         unit=preset.unit,
         workers=workers,
-        vectorize=False if cpu and preset.unit == 1 else None,  # vmap over one run costs twice the run
+        vectorize=False if cpu and preset.unit == 1 else None,  # for one run, vmap takes twice as long
         checkpoint=checkpoint / f"variant{variant}-{phase}",
         progress=progress,
         check=check,
@@ -159,7 +159,7 @@ def _runs(candidate: Candidate) -> list[dict[str, Any]]:
 def examine(
     recipe: Recipe, exam: Exam, preset: Preset, trained: Record, device: torch.device, check: Callable[[], None]
 ) -> dict[str, Any]:
-    """Raw scores of the chosen models, by what chose them: mean and median over the items of the test, seed by seed.
+    """Raw scores of the chosen models by selection criterion: mean and median over test items, for each seed.
 
     ``check`` is called before every batch, and may raise to stop.
     """
@@ -183,8 +183,8 @@ def examine(
 
 
 def chosen_models(recipe: Recipe, exam: Exam, trained: Record, criterion: str) -> Models:
-    """By seed, the model that a criterion chose, or why there is none."""
-    crystals = trained.scores["crystals"] if recipe.crystallized else None  # of what the loss chose
+    """By seed, the model that a criterion chose, or the reason why there is none."""
+    crystals = trained.scores["crystals"] if recipe.crystallized else None  # of the models that the loss chose
     chosen = trained.scores["chosen"]["loss" if recipe.crystallized else criterion]
     found: Models = {}
     for k, (seed, failed) in enumerate(zip(chosen["seeds"], chosen["failed"], strict=True)):

@@ -1,1 +1,1 @@
-"""How jobs are run: side by side, in threads, processes or on a cluster, and what is told of them."""
+"""Runs jobs side by side, in threads, processes or on a cluster, and reports on their progress."""

@@ -1,7 +1,7 @@
-"""Training data made in other processes before jobs in threads ask for it.
+"""Makes training data in other processes before jobs in threads ask for it.
 
-Making it keeps Python busy for seconds, which all threads of a process share: beside trainings on a GPU, which need
-Python for every step, it would hold up all of them.
+Making data keeps Python busy for seconds, and all threads of a process share Python. Trainings on a GPU need Python
+for every step, so they would all have to wait.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from gnpool.lab.running.data import CACHE, DataCache, Wanted
 from gnpool.training.padded import padding_of
 from gnpool.training.parcels import Parcel, pack
 
-AHEAD = 3  # jobs whose data is made while those before them are still at work
-WORTH = 1000  # training graphs or sets from which on starting a process, some seconds, pays
+AHEAD = 3  # jobs whose data is made while earlier ones are still running
+WORTH = 1000  # training graphs or sets from which the seconds to start a process pay
 Prepare = Callable[[Sequence[tuple[Wanted, int | None]]], None]
 
 
 def data_makers(device: torch.device, jobs: int, wanted: Sequence[Wanted]) -> int:
-    """Processes to make data in, where ``jobs`` trainings run in threads: at most half the cores; 0 where none pays."""
+    """Number of processes to make data in for ``jobs`` trainings in threads: at most half the cores; 0 if none pays."""
     large = any(dict(one.options).get("count", WORTH) >= WORTH for one in wanted)
     return min(jobs, (os.cpu_count() or 1) // 2) if device.type == "cuda" and jobs > 1 and large else 0
 
 
 @contextmanager
 def data_ahead(makers: int, cache: DataCache = CACHE) -> Iterator[Prepare]:
-    """A function that has data made by one of ``makers`` processes, in the order of its calls, each padded for a number
-    of epochs if there is one.
+    """A function that has data made by ``makers`` processes, in the order of its calls. Data with a number of epochs is
+    padded for them.
 
-    Who asks ``cache`` for that data gets what came, to the bit what would have been made here, and waits for it if need
-    be. Where a process fails the data is made here. The function may be called for the same data again and again.
+    ``cache`` then returns the data that a process made, and waits for it if need be; it equals what this process would
+    make, to the bit. If a process fails, the data is made here. The function may be called with the same data again.
     """
     if makers < 1:
         yield lambda wanted: None
@@ -53,7 +53,7 @@ def data_ahead(makers: int, cache: DataCache = CACHE) -> Iterator[Prepare]:
                 return pool.submit(_made, Path(name), epochs, wanted)
 
             def prepare(asked: Sequence[tuple[Wanted, int | None]]) -> None:
-                with suppress(BrokenExecutor):  # somebody killed a process
+                with suppress(BrokenExecutor):  # a process was killed
                     for wanted, epochs in asked:
                         cache.expect(wanted, partial(submit, epochs))
 
@@ -66,5 +66,5 @@ def data_ahead(makers: int, cache: DataCache = CACHE) -> Iterator[Prepare]:
 def _made(folder: Path, epochs: int | None, wanted: Wanted) -> Parcel:
     batches = wanted.make()
     if epochs is not None:
-        padding_of(batches, epochs)  # stays with them
+        padding_of(batches, epochs)  # the batches keep it
     return pack(batches, folder)

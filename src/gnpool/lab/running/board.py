@@ -1,4 +1,4 @@
-"""What was done and what is left, for people who wait."""
+"""Keeps track of what is done and what is left, and reports it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from gnpool.lab.running.job import Job, JobPart, Report
 
-ALMOST = 0.999  # of a part that has not told its end
+ALMOST = 0.999  # largest share shown for a part that has not reported its end
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something to show: a training went on by an epoch, or work was finished.
+    """A step of progress: an epoch of a training, or finished work.
 
     Example:
         >>> from gnpool.lab import Event
@@ -23,7 +23,7 @@ class Event:
         '3 of 10, 90 s left'
     """
 
-    label: str  # of the training
+    label: str  # name of the training
     fraction: float  # of this training
     error: float | None  # lowest validation value of the metric so far
     finished: str | None  # "training" or "exam"
@@ -34,7 +34,7 @@ class Event:
 
 
 class Board:
-    """The state of all jobs, in shares of the estimated time."""
+    """The progress of all jobs, in shares of the estimated time."""
 
     def __init__(
         self, jobs: Sequence[Job], parts: Sequence[Sequence[JobPart]], on_event: Callable[[Event], None] | None
@@ -47,11 +47,11 @@ class Board:
         self.lock = threading.Lock()
 
     def tell(self, report: Report) -> None:
-        """Pass on where things stand."""
+        """Record a report and pass on the state."""
         with self.lock:
             mine, part = self.share[report.job], self.parts[report.job][report.part]
             if mine[report.part] == 1.0 or part.what is None:
-                return  # it was there before, told its end already, or is not shown
+                return  # it was stored before, reported its end already, or is not shown
             mine[report.part] = 1.0 if report.finished else min(report.share, ALMOST)
             (overall, done), now = self._state(), time.monotonic()
             self.first = self.first or (now, overall)
@@ -66,7 +66,7 @@ class Board:
                 self.on_event(Event(job.label, mine[0], error, finished, done, self.total, overall, left))
 
     def _state(self) -> tuple[float, int]:
-        """The share of what had to be done, and how many parts are finished."""
+        """The share of the work that is done, and the number of finished parts."""
         pairs = [pair for row in zip(self.share, self.parts, strict=True) for pair in zip(*row, strict=True)]
         todo = [(share, part.seconds) for share, part in pairs if not part.held]
         overall = sum(share * seconds for share, seconds in todo) / max(sum(seconds for _, seconds in todo), 1e-9)

@@ -1,4 +1,4 @@
-"""Data that several trainings and exams share, generated and laid out once."""
+"""Shares data among trainings and exams; it is generated and laid out once."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gnpool.tasks import get_task
 from gnpool.training import Batches
 from gnpool.training.parcels import Parcel, unpack
 
-KEPT = 8  # datasets: those of the tasks at hand, train and validation, and the tests of the moment
-COMING = 32  # data sets on their way, at most: what nobody asks for in the end is let go
+KEPT = 8  # data sets: training and validation of the current tasks, and the current tests
+COMING = 32  # largest number of data sets on their way; the oldest are dropped
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Batches that somebody asks for, or will.
+    """A description of batches that a job needs or will need.
 
     Args:
-        task (str): The task.
+        task (str): Name of the task.
         split (str): ``"train"``, ``"val"`` or ``"test"``.
-        batch_size (int): Graphs or sets of a batch.
-        shuffle (int, optional): Seed of the order of the batches; ``None``: that of the data.
+        batch_size (int): Graphs or sets in a batch.
+        shuffle (int, optional): Seed for the order of the batches; ``None`` keeps that of the data.
         options (tuple): Names and values of the options of :meth:`~gnpool.tasks.Task.dataset`, sorted.
     """
 
@@ -37,7 +37,7 @@ class Wanted:
 
     @classmethod
     def of(cls, task: str, split: str, batch_size: int, shuffle: int | None, **options: Any) -> Wanted:
-        """Options of None are left out."""
+        """Describe batches; options that are None are left out."""
         given = sorted((name, value) for name, value in options.items() if value is not None)
         return cls(task, split, batch_size, shuffle, tuple(given))
 
@@ -49,7 +49,7 @@ class Wanted:
 
 
 class DataCache:
-    """What was asked for last; threads that ask for the same wait while one of them makes it."""
+    """A cache of the data requested last; threads that need the same data wait while one of them makes it."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self.kept = kept
@@ -58,7 +58,7 @@ class DataCache:
         self._coming: OrderedDict[str, Future[Parcel]] = OrderedDict()
 
     def batches(self, wanted: Wanted) -> Batches:
-        """The batches that somebody asks for. The graphs themselves are not kept."""
+        """The batches, from the cache if possible. The graphs themselves are not kept."""
 
         def make() -> Batches:
             arrived = self._arrived(wanted)
@@ -68,7 +68,7 @@ class DataCache:
         return found
 
     def expect(self, wanted: Wanted, submit: Callable[[Wanted], Future[Parcel]]) -> None:
-        """Have batches made elsewhere, unless they are here or on their way; they come as a parcel."""
+        """Have batches made elsewhere, unless they are here or on their way; they arrive as a parcel."""
         key = repr(wanted)
         with self._lock:
             if key in self._found or key in self._coming:
@@ -80,25 +80,25 @@ class DataCache:
                 forgotten.add_done_callback(_remove)
 
     def forget(self) -> None:
-        """Expect nothing any more: what is asked for now is made here."""
+        """Stop expecting data: from now on it is made here."""
         with self._lock:
             self._coming.clear()
 
     def _arrived(self, wanted: Wanted) -> Batches | None:
-        """What was made elsewhere, waited for; None if nothing is expected, or if that failed."""
+        """Wait for data made elsewhere; None if none is expected, or if making it failed."""
         with self._lock:
             future = self._coming.pop(repr(wanted), None)
         if future is None:
             return None
         try:
             return unpack(future.result())
-        except Exception:  # whatever went wrong there: making it here shows it, if it is the data's fault
+        except Exception:  # making the data here will raise the error again, if the data is at fault
             return None
         finally:
             _remove(future)
 
     def held(self, key: str, make: Callable[[], Any]) -> Any:
-        """What ``make`` gives, made once for each key as long as it is kept."""
+        """The result of ``make``, computed once for each key as long as it is kept."""
         with self._lock:
             busy, holder = self._found.setdefault(key, (threading.Lock(), []))
             self._found.move_to_end(key)

@@ -1,4 +1,4 @@
-"""A job: what one of the ``--jobs`` does at a time, and what it is given to do it with."""
+"""A job, which is what one of the ``--jobs`` does at a time, and the bench that it works with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnpool.lab.running.data import DataCache, Wanted
 from gnpool.store import Record, Store
 
 Key = dict[str, Any]
-SHARED = 1000  # things that jobs of one run may have in common: more than any run has
+SHARED = 1000  # objects that jobs of one run may share: more than any run has
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class JobPart:
     Args:
         held (bool): Whether the store has it already.
         seconds (float): Its estimated time.
-        what (str, optional): What is shown when it is finished: ``"training"`` or ``"exam"``. (default: nothing)
+        what (str, optional): ``"training"`` or ``"exam"``, shown when the part is finished. (default: nothing is shown)
     """
 
     held: bool
@@ -37,7 +37,7 @@ class JobPart:
 
 @dataclass(frozen=True)
 class Report:
-    """How far a part of a job is: its share, and the lowest validation error so far."""
+    """The progress of a part of a job: its share, and the lowest validation error so far."""
 
     job: int
     part: int = 0
@@ -48,17 +48,17 @@ class Report:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where a job works.
+    """The surroundings of a job: its store, its device and its engine.
 
     Args:
-        store (Store): Where results are kept, and found again.
+        store (Store): Where results are kept and looked up.
         device (torch.device): Where to compute.
-        threads (int): Work units of one training side by side.
-        stopped (callable): Whether to stop.
+        threads (int): Work units of one training that run side by side.
+        stopped (callable): Tells whether to stop.
         tell (callable): Called with a :class:`Report` now and then.
-        engine (Engine): Who computes units. (default: this thread)
-        number (int): Of the job.
-        shared (DataCache): What jobs of one run have in common.
+        engine (Engine): Computes units. (default: in this thread)
+        number (int): Number of the job.
+        shared (DataCache): Objects that jobs of one run share.
     """
 
     store: Store
@@ -71,25 +71,25 @@ class Bench:
     shared: DataCache = field(default_factory=functools.partial(DataCache, SHARED))
 
     def of(self, number: int) -> Bench:
-        """The same for another job."""
+        """The same bench for another job."""
         return dataclasses.replace(self, number=number)
 
     def caller(self, checkpoint: Path | None = None, part: int = 0) -> Caller:
-        """What ties a unit to this bench: it tells its share and, perhaps, the error so far."""
+        """The connection of a unit to this bench: it reports its share and, perhaps, the error so far."""
         return Caller(self.stopped, lambda told: self.tell(Report(self.number, part, *told)), checkpoint)
 
     def check(self) -> None:
-        """Leave, if that was asked for."""
+        """Raise an error if the job was asked to stop."""
         Caller(self.stopped).check()
 
     def finish(self, part: int = 0) -> None:
-        """Tell that a part is done and stored."""
+        """Report that a part is done and stored."""
         self.tell(Report(self.number, part, finished=True))
 
     def record(self, key: Key, compute: Callable[[Path], tuple[Any, dict[str, Any], Key]]) -> Record | None:
-        """What the store has of a key; what is missing is computed now, unless another process is at it: then None.
+        """The stored record of a key. A missing one is computed now, unless another process works on it; then None.
 
-        ``compute`` is given the folder of the checkpoint, and returns scores, tensors and meta data.
+        ``compute`` gets the folder of the checkpoint, and returns scores, tensors and meta data.
         """
         found = self.store.get(key)
         if found is not None:
@@ -97,7 +97,7 @@ class Bench:
         with self.store.claim(key) as mine:
             if not mine:
                 return None
-            found = self.store.get(key)  # somebody may have finished it in between
+            found = self.store.get(key)  # another process may have finished it meanwhile
             if found is None:
                 scores, tensors, meta = compute(self.store.checkpoint(key))
                 self.store.put(key, scores=scores, tensors=tensors, meta=meta)
@@ -106,41 +106,41 @@ class Bench:
 
 
 class Job(ABC):
-    """Work that is done in one go by one worker. What it makes is stored as it comes."""
+    """Work that one worker does in one go. Its results are stored as they come."""
 
-    gpu_jobs: ClassVar[int] = 4  # of its kind side by side on one GPU: steps at small batches leave most of it idle
-    separable: ClassVar[bool] = False  # may be sent to a process of its own
-    one_core: ClassVar[bool] = True  # on a CPU; others use all cores
-    stage: ClassVar[int] = 0  # begins when all jobs of earlier stages have ended
-    tells_lowest: ClassVar[bool] = True  # the errors that it tells are the lowest so far, and hold at its end
-    needed: ClassVar[bool] = False  # by all others: its failure ends the run
+    gpu_jobs: ClassVar[int] = 4  # jobs of this kind side by side on a GPU: small batches leave most of it idle
+    separable: ClassVar[bool] = False  # whether it may run in its own process
+    one_core: ClassVar[bool] = True  # on a CPU; other jobs use all cores
+    stage: ClassVar[int] = 0  # it begins when all jobs of earlier stages have ended
+    tells_lowest: ClassVar[bool] = True  # whether reported errors are the lowest so far, and valid at the end
+    needed: ClassVar[bool] = False  # whether all other jobs need it, so that its failure ends the run
 
     @property
     @abstractmethod
     def label(self) -> str:
-        """For people."""
+        """The label that people see."""
 
     @property
     @abstractmethod
     def key(self) -> Key:
-        """What it makes, or the first of it, in the store."""
+        """The key of its result in the store, or of the first of several."""
 
     @property
     def root(self) -> object:
-        """What jobs have in common if the failure of one leaves the others without anything to go on from."""
+        """A value that jobs share if the failure of one leaves the others nothing to start from."""
         return self
 
     @property
     def name(self) -> object:
-        """Equal for the same job of two tables."""
+        """A value that is equal for the same job of two tables."""
         return self
 
     def joined(self, other: Any) -> Job:
-        """One job for two of the same name."""
+        """One job in place of two with the same name."""
         return self
 
     def parts(self, store: Store, kind: str) -> Sequence[JobPart]:
-        """What it consists of, with times on a ``kind`` of device; when the store holds all, nothing is left to do."""
+        """Its parts, with times on a ``kind`` of device; nothing is left to do once the store holds them all."""
         return [JobPart(self.key in store)]
 
     def wants(self, store: Store) -> Iterator[tuple[Wanted, int | None]]:
@@ -148,16 +148,16 @@ class Job(ABC):
         return iter(())
 
     def side_by_side(self, jobs: int, engine: Engine) -> int:
-        """How many of its kind, where ``jobs`` are asked for."""
+        """Number of jobs of this kind to run side by side if ``jobs`` are requested."""
         return jobs
 
     @abstractmethod
     def work(self, bench: Bench) -> bool:
-        """Do what is missing; False if another process is at it."""
+        """Do what is missing; return False if another process is working on it."""
 
 
 def merged(jobs: Sequence[Job]) -> list[Job]:
-    """Every job once, with all that any table asks of it."""
+    """Every job once, with all that any table needs from it."""
     found: dict[object, Job] = {}
     for job in jobs:
         found[job.name] = found[job.name].joined(job) if job.name in found else job

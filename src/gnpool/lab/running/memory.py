@@ -1,4 +1,4 @@
-"""Whether trainings side by side fit into the memory of this machine."""
+"""Checks whether trainings side by side fit into the memory of this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BASE = 560  # megabytes (2**20) of the program itself, with small data and two r
 
 
 def needed_megabytes(trainings: Sequence[float], jobs: int, processes: bool = True) -> float:
-    """The peak of the ``jobs`` largest trainings side by side; threads share the program."""
+    """The peak memory of the ``jobs`` largest trainings side by side; threads share the program."""
     largest = sorted(trainings, reverse=True)[:jobs]
     return sum(largest) - (0 if processes else BASE * max(0, len(largest) - 1))
 
@@ -21,7 +21,7 @@ def needed_megabytes(trainings: Sequence[float], jobs: int, processes: bool = Tr
 def memory_problem(
     trainings: Sequence[float], device: torch.device, jobs: int | None, processes: bool = True
 ) -> str | None:
-    """What does not fit into the memory of this machine, and what would; None if all is well."""
+    """A message if trainings do not fit into memory, with what would fit; None if they fit."""
     held = machine_megabytes()
     if held is None or device.type != "cpu" or not trainings:
         return None

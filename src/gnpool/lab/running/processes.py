@@ -1,4 +1,4 @@
-"""Jobs in processes of their own: small models on a CPU spend their time in Python, which threads share."""
+"""Runs jobs in separate processes: small models on a CPU spend their time in Python, which threads share."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gnpool.lab.running.job import Bench, Job, Report
 from gnpool.store import Damage, Store
 
 Submit = Callable[[int, Job], "Future[bool]"]
-LISTEN_SECONDS = 0.05  # between looks for messages
-PATIENCE = 5.0  # seconds for the last messages; a child that was killed may have left half of one
-_bench: Bench | None = None  # of a child
+LISTEN_SECONDS = 0.05  # time between checks for messages
+PATIENCE = 5.0  # seconds to wait for the last messages; a killed child may have left half of one
+_bench: Bench | None = None  # the bench of a child process
 
 
 @contextmanager
@@ -34,16 +34,16 @@ def process_pool(
 ) -> Iterator[Submit]:
     """A function that submits jobs to ``jobs`` processes.
 
-    Leaving the block stops what still runs; it saves its state first. Whatever children have to say is said here, by
-    one thread: reports, damaged files and warnings. A child whose parent was killed ends at once.
+    Leaving the block stops running jobs, which save their state first. One thread of this process passes on everything
+    that children send: reports, damaged files and warnings. A child whose parent was killed ends at once.
     """
     stop, messages = CONTEXT.Event(), CONTEXT.SimpleQueue()
     problems: list[Exception] = []
-    ended = threading.Event()  # and not a last message: a child that was killed may hold the lock for writing
+    ended = threading.Event()  # not a last message, because a killed child may hold the lock for writing
 
     def listen() -> None:
         while True:
-            over = ended.is_set()  # asked first: what was said before the end is there by now
+            over = ended.is_set()  # read first, so that all earlier messages are in the queue by now
             if messages.empty():
                 if over:
                     return
@@ -57,7 +57,7 @@ def process_pool(
                     on_damage(message)
                 else:
                     warnings.warn(message, stacklevel=1)
-            except Exception as error:  # listen on, or the children would wait for ever
+            except Exception as error:  # keep listening, or the children would wait for ever
                 problems.append(error)
 
     listener = threading.Thread(target=listen, name="lab-listener", daemon=True)
@@ -68,7 +68,7 @@ def process_pool(
             yield lambda number, job: pool.submit(_work, number, job)
     except BrokenProcessPool:
         raise OSError(
-            "a worker process ended abruptly, perhaps for want of memory; what is finished is kept: start again, with "
+            "a worker process ended abruptly, perhaps for lack of memory; finished work is kept: start again, with "
             "fewer --jobs if need be"
         ) from None
     finally:

@@ -1,4 +1,4 @@
-"""The runner: whatever tables need and the store does not have, several jobs side by side."""
+"""Runs whatever tables need and the store does not have, several jobs side by side."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from gnpool.store import Damage, Store, StoreWarning
 
 
 def default_jobs(device: torch.device, on_gpu: int = Job.gpu_jobs) -> int:
-    """Jobs side by side, where the user does not say."""
+    """The number of jobs side by side if the user does not give one."""
     return on_gpu if device.type == "cuda" else torch.get_num_threads()
 
 
 class Runner:
-    """Fills a store with what jobs make.
+    """Fills a store with the results of jobs.
 
     Args:
-        store (Store): Where results are kept, and found again.
+        store (Store): Where results are kept and looked up.
         device (torch.device): Where to compute.
-        jobs (int, optional): Jobs side by side. (default: the number of threads of torch; on a GPU what the jobs say)
-        processes (bool, optional): On a CPU, whether every job is a process of its own: faster for small models. A
-            child knows only what importing gnpool registers. On a GPU, whether data is made in processes of its own,
-            ahead of the trainings. (default: ``False``, threads)
-        engine (Engine, optional): Who computes. (default: this process)
+        jobs (int, optional): Jobs side by side. (default: the number of torch's threads; on a GPU the jobs decide)
+        processes (bool, optional): On a CPU, whether every job is a separate process, which is faster for small models.
+            A child knows only what importing gnpool registers. On a GPU, whether separate processes make data ahead of
+            the trainings. (default: ``False``, threads)
+        engine (Engine, optional): Computes units. (default: in this process)
         on_event (callable, optional): Called with an :class:`Event`, from any thread but never twice at once.
     """
 
@@ -58,12 +58,12 @@ class Runner:
         self.shared = DataCache(SHARED)
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Do what is missing; what is stored already is not done again.
+        """Do what is missing; stored results are not computed again.
 
         Raises:
-            FailedStudiesError: At the end, if a job failed for reasons of its own; ``failures.json`` has the details.
+            FailedStudiesError: At the end, if a job failed on its own; ``failures.json`` has the details.
         """
-        clear_failures(self.store)  # those of an earlier run
+        clear_failures(self.store)  # failures of an earlier run
         jobs = merged(jobs)
         parts = [job.parts(self.store, self.device.type) for job in jobs]
         board = Board(jobs, parts, self.on_event)
@@ -75,7 +75,7 @@ class Runner:
         raise_failures(self.store, found, len(jobs))
 
     def _stage(self, jobs: Sequence[Job], todo: Sequence[int], board: Board) -> dict[int, Exception]:
-        """Work off jobs of one stage; those that failed by themselves, by number."""
+        """Run the jobs of one stage, and return the failures by job number."""
         first = jobs[todo[0]]
         most = self.jobs or self.engine.jobs(default_jobs(self.device, first.gpu_jobs))
         side = first.side_by_side(most, self.engine)
@@ -84,7 +84,7 @@ class Runner:
         makers = min(data_makers(self.device, side, [wanted for n in coming for wanted, _ in wants[n]]), len(coming))
 
         def doomed(number: int, failed: list[int]) -> bool:
-            """Whether it has nothing to go on from."""
+            """Whether a job has nothing to start from."""
             return any(jobs[number].root == jobs[other].root for other in failed)
 
         with data_ahead(makers) as prepare, self._pool(first, most, min(side, len(todo)), board) as submit:
@@ -111,7 +111,7 @@ class Runner:
         stop, before = threading.Event(), torch.get_num_threads()
         bench = Bench(self.store, self.device, units, stop.is_set, board.tell, self.engine, shared=self.shared)
         if here and job.one_core:
-            torch.set_num_threads(1)  # of the process, since MKL has one number for all threads; bits depend on it
+            torch.set_num_threads(1)  # for the process: MKL has one number for all threads, and bits depend on it
         try:
             with threads(side, stop) as submit:
                 yield lambda number, job: submit(job.work, bench.of(number))
@@ -119,7 +119,7 @@ class Runner:
             torch.set_num_threads(before)
 
     def _damaged(self, damage: Damage) -> None:
-        """A child found a damaged file: report it as the store here would."""
+        """Report a damaged file that a child found, as the store here would."""
         if self.store.on_damage is not None:
             self.store.on_damage(damage)
         else:

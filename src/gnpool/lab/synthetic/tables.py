@@ -1,4 +1,4 @@
-"""The tables and figures of the paper on generated data: which recipe and which exam each cell needs."""
+"""The paper's tables and figures on generated data: the recipe and the exam of each cell."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from gnpool.tasks import get_structure, get_task
 
 STRUCTURE_OF = {get_structure(name).title: name for name in get_task("harmonic").structures}  # label -> name
 OTHER_STRUCTURES = ("BA", "Expander", "4regular", "Tree", "Ladder")
-SIZES = (50, 60, 70, 80, 90, 100, 200, 400, 700, 1000)  # number of nodes in fig_size; the paper shows up to 100
-LARGEST, LARGE_COUNT = 10_000, 20  # nodes of the largest graphs there, and how many of each kind
+SIZES = (50, 60, 70, 80, 90, 100, 200, 400, 700, 1000)  # numbers of nodes in fig_size; the paper shows up to 100
+LARGEST, LARGE_COUNT = 10_000, 20  # nodes of the largest graphs in fig_size, and the number of graphs of each kind
 LARGE: dict[str, dict[str, Any]] = {
     "ER of mean degree 50": {"mean_degree": 50.0},
     "4-regular": {"structure": "regular4"},
@@ -94,7 +94,7 @@ def _set() -> Iterator[Cell]:
             yield Cell(row, task, set_model(task, row.replace("GNP", "gnp")), Exam())
     for task in SET_TASKS:
         yield Cell(f"basic/{CRYSTAL}", task, crystallized(set_model(task, "basic/gnp")), Exam())
-    for reading in get_task("sigma2_map").readings[1:]:  # the paper's data cannot be read literally: see docs/tasks.md
+    for reading in get_task("sigma2_map").readings[1:]:  # the paper's data cannot be read literally, see docs/tasks.md
         recipe, exam = set_model("sigma2_map", "basic/gnp", reading), Exam(reading=reading)
         yield Cell("basic/GNP", f"sigma2_map/{reading}", recipe, exam)
         yield Cell(f"basic/{CRYSTAL}", f"sigma2_map/{reading}", crystallized(recipe), exam)

@@ -1,1 +1,1 @@
-"""Many networks at once, each with different graphs, and the classifiers that are built so."""
+"""Many networks at once, each with its own graphs, and the classifiers that are built in this way."""

@@ -1,4 +1,4 @@
-"""ASAPool, as its authors classify graphs with it, and its variant with GNP."""
+"""ASAPool as its authors use it to classify graphs, and its variant with GNP."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from gnpool.models.stacked.replicas import (
 from gnpool.models.stacked.sag import Readout, convolve, make_conv
 from gnpool.nn import GNPAggregation
 
-SLOPE = 0.2  # of the leaky ReLU on attention scores
+SLOPE = 0.2  # slope of the leaky ReLU on attention scores
 
 
 class LocalExtrema(torch.nn.Module):
     r"""LEConv in its authors' form, without self-loops: :math:`d_i \, \mathrm{lin1}(x_i) + \sum_{j \ne i} \Theta x_j +
     \mathrm{lin2}(x_i)`, for one output channel.
 
-    PyG's layer subtracts inside the sum and keeps self-loops; the functions that either can be are the same.
+    PyG's layer subtracts inside the sum and keeps self-loops; both layers can represent the same functions.
     """
 
     def __init__(self, channels: int) -> None:
@@ -46,7 +46,7 @@ class LocalExtrema(torch.nn.Module):
 
 
 class ASAPooling(torch.nn.Module):
-    """Clusters around every node, attention inside them, the fittest stay, and a graph of clusters."""
+    """ASAPool: a cluster around every node, attention inside it, a choice of the fittest, and the graph of clusters."""
 
     def __init__(self, channels: int, pooling: str, ratio: float, attention_dropout: float) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class ASAPooling(torch.nn.Module):
     def forward(
         self, x: Tensor, graphs: Graphs, edges: Neighbors, last: bool, dice: Dice | None
     ) -> tuple[Tensor, Graphs, Neighbors]:
-        """The clusters that stay, and their edges; after the ``last`` block nobody asks for those."""
+        """The clusters that stay, and their edges; the ``last`` block needs no edges."""
         inside = convolve(self.gnn_intra_cluster, x, edges)
         most = largest(inside, edges) if self.query is None else gnp(self.query, inside, edges)
         score = self._attention(affine(self.lin, most), inside, edges)
@@ -73,7 +73,7 @@ class ASAPooling(torch.nn.Module):
         return h, kept, edges if last else coarsen(edges, score.detach(), kept, rows)
 
     def _attention(self, query: Tensor, inside: Tensor, edges: Neighbors) -> Tensor:
-        """The share of each edge (E) in the cluster of its destination; the layer on pairs is two on nodes."""
+        """The weight of each edge (E) in its destination's cluster; two layers on nodes compute the one on pairs."""
         weight, bias = self.att.weight, self.att.bias
         channels = query.size(-1)
         of_query = _dot(query, weight[..., :channels])  # (R, N)
@@ -98,13 +98,13 @@ class ASAPClassifier(StackedClassifier):
     r"""The classifier of `"ASAP: Adaptive Structure Aware Pooling" <https://arxiv.org/abs/1911.07979>`_, or its
     variant with :class:`gnpool.GNPAggregation` for every pooling but those inside LEConv.
 
-    Each of three blocks is a graph convolution with ReLU and ASAPool: every node is the centre of a cluster, itself and
-    its neighbours; a query, the maximum of an inner convolution over the cluster, weighs its members; the
-    :math:`\lceil r n \rceil` clusters of largest fitness stay and are joined where their members are. Readouts of
-    the blocks, mean and max, are added up, and two linear layers give the logarithms of the class probabilities.
+    Each of three blocks is a graph convolution with ReLU and ASAPool. Every node is the centre of a cluster of itself
+    and its neighbours. A query, the maximum of an inner convolution over the cluster, weighs its members. The
+    :math:`\lceil r n \rceil` clusters of largest fitness stay, and are joined if their members are. The readouts (mean
+    and max) of the blocks are added, and two linear layers compute the logarithms of the class probabilities.
 
-    With ``pooling="gnp"`` GNP takes the place of the sums of the six convolutions, of the maximum in the query, of the
-    sum over members, :math:`\mathrm{GNP}_j (a_j \mathrm{ReLU}(x_j))`, and of the readouts.
+    With ``pooling="gnp"`` GNP replaces the sums of the six convolutions, the maximum in the query, the
+    sum over members, :math:`\mathrm{GNP}_j (a_j \mathrm{ReLU}(x_j))`, and the readouts.
 
     PyG's :class:`~torch_geometric.nn.ASAPooling` differs in LEConv; see :class:`LocalExtrema`.
 

@@ -1,4 +1,4 @@
-"""The base class of the graph classifiers, which take a batch of PyG, or R batches for R networks."""
+"""The base class of the graph classifiers, which take a PyG batch, or R batches for R networks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POOLINGS = ("original", "gnp")
 
 
 class StackedClassifier(torch.nn.Module, abc.ABC):
-    """A network for stacks, which takes a single batch as a stack of one."""
+    """A network for stacks; it takes a single batch as a stack of one."""
 
     def forward(
         self,
@@ -23,14 +23,14 @@ class StackedClassifier(torch.nn.Module, abc.ABC):
         batch_size: int | None = None,
         dice: Dice | None = None,
     ) -> Tensor:
-        r"""Forward pass: a batch of PyG gives (G, classes), a stack (R, G, classes).
+        r"""Forward pass: a PyG batch gives (G, classes), and a stack gives (R, G, classes).
 
         Args:
             x (torch.Tensor or GraphStack): Node features, or R batches as one.
             edge_index (torch.Tensor, optional): The edges, in both directions.
             batch (torch.Tensor, optional): The graph of each node. (default: one graph)
             batch_size (int, optional): Number of graphs.
-            dice (Dice, optional): The random numbers of dropout, for stacks.
+            dice (Dice, optional): The random numbers for dropout, for stacks.
         """
         if isinstance(x, GraphStack):
             return self.classify(x, dice)

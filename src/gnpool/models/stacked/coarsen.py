@@ -9,27 +9,27 @@ from gnpool.models.stacked.replicas import Graphs, Neighbors
 
 
 def coarsen(edges: Neighbors, score: Tensor, kept: Graphs, rows: Tensor) -> Neighbors:
-    r"""Edges between the clusters that stay: how strongly their members are joined, and a loop of weight 1 each.
+    r"""Edges between the clusters that stay, weighted by how strongly their members are joined, and loops of weight 1.
 
-    Two products of sparse matrices, each as pairs of entries, sorted and added up. No gradient passes.
+    The two products of sparse matrices are computed as sorted and summed pairs of entries. No gradient passes.
 
     Args:
         edges (Neighbors): The graph A, with loops.
         score (torch.Tensor): S: how much the source of each edge belongs to the cluster of its destination, (E).
-        kept (Graphs): Where the clusters stand that stay.
-        rows (torch.Tensor): The rows that their centres had.
+        kept (Graphs): Where the remaining clusters stand.
+        rows (torch.Tensor): The rows of their centres before.
     """
     number = torch.full((edges.columns,), -1, device=rows.device).index_copy(0, rows, kept.members)
     cluster = number[edges.row]
     member = (cluster >= 0).nonzero().squeeze(1)
-    cluster, node, share = cluster[member], edges.col[member], score[member]  # of S, sorted by cluster
+    cluster, node, share = cluster[member], edges.col[member], score[member]  # entries of S, sorted by cluster
 
-    # A S, by pairs (k in cluster, neighbour j of k): a row of A is the edges into k, and A is symmetric.
+    # A S, as pairs (k in cluster, neighbour j of k): a row of A holds the edges into k, and A is symmetric.
     pair, entry = _pairs(edges.ptr, node)
     weight = share[pair] if edges.weight is None else share[pair] * edges.weight[entry]
     reached, joined = _merged(edges.col[entry], cluster[pair], weight, kept.rows)
 
-    # S^T (A S), by pairs (j reached from a cluster, cluster that holds j): S by nodes.
+    # S^T (A S), as pairs (j reached from a cluster, cluster that holds j): S sorted by node.
     by_node = node.argsort(stable=True)
     ptr = torch.searchsorted(node[by_node], torch.arange(edges.columns + 1, device=node.device))
     pair, entry = _pairs(ptr, reached[0])
@@ -44,7 +44,7 @@ def coarsen(edges: Neighbors, score: Tensor, kept: Graphs, rows: Tensor) -> Neig
 
 
 def _pairs(ptr: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """For every i all entries of row ``index[i]``: i and the entry, end to end."""
+    """All entries of row ``index[i]`` for every i, concatenated: i and the entry."""
     counts = ptr.diff()[index]
     pair = torch.arange(index.numel(), device=index.device).repeat_interleave(counts)
     ends = counts.cumsum(0)
@@ -53,7 +53,7 @@ def _pairs(ptr: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _merged(first: Tensor, second: Tensor, values: Tensor, columns: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """Entries of equal place added up, sorted by place."""
+    """Sums of the entries at equal places, sorted by place."""
     key, order = (first * columns + second).sort()
     place, inverse = key.unique_consecutive(return_inverse=True)
     total = torch.zeros(place.numel(), dtype=values.dtype, device=values.device).index_add(0, inverse, values[order])

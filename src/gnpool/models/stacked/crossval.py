@@ -1,4 +1,4 @@
-"""Folds and seeds of one classifier side by side: one program trains them all, each on graphs of its own."""
+"""Trains folds and seeds of a classifier side by side: one program for all of them, each with its own graphs."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from gnpool.training.stack import GROUPS, Stack
 
 NETWORKS = {"sag": SAGClassifier, "asap": ASAPClassifier}
 CHECKPOINT_SECONDS = 30.0
-THIN = 0.75  # a stack is packed anew when no more than this share of it still trains
-LEAST = {"cuda": 2}  # runs that a stack is packed to: what is compiled for many would be compiled again for one
-PER_RUN = ("adam", "beta1", "beta2", "eps", "clip", "rate", "decay", "first", "second")  # of an optimiser, (R, *)
+THIN = 0.75  # a stack is packed again when at most this share of it still trains
+LEAST = {"cuda": 2}  # least number of runs in a packed stack: with a single run, code would have to be compiled again
+PER_RUN = ("adam", "beta1", "beta2", "eps", "clip", "rate", "decay", "first", "second")  # an optimiser's state, (R, *)
 
 
 @dataclass(frozen=True)
 class Method:
-    """A classifier and how it is trained and selected.
+    """A classifier, and how it is trained and selected.
 
     Args:
         net (str): ``"sag"`` or ``"asap"``.
-        options (Mapping): Of the network.
-        setting (Setting): Optimiser and rates.
-        batch_size (int): Graphs of a batch.
-        epochs (int): At most.
-        select (str): The epoch that counts: that of the lowest validation ``"loss"`` or the first of the highest
-            ``"accuracy"``.
-        patience (int, optional): Stop when the last so many epochs and one more brought nothing. (default: never)
-        halve (int, optional): Epochs after which all rates are halved, again and again. (default: never)
-        gnp_clip (float, optional): Largest norm of the gradient of the parameters of all GNPs. (default: none)
+        options (Mapping): Options of the network.
+        setting (Setting): The optimiser and its rates.
+        batch_size (int): Graphs in a batch.
+        epochs (int): Largest number of epochs.
+        select (str): The epoch to choose: the one with the lowest validation ``"loss"``, or the first one with the
+            highest ``"accuracy"``.
+        patience (int, optional): Stop after more than this many epochs without improvement. (default: never)
+        halve (int, optional): Halve all rates each time that this many epochs have passed. (default: never)
+        gnp_clip (float, optional): Largest norm of the gradient of all GNP parameters. (default: none)
     """
 
     net: str
@@ -66,17 +66,17 @@ class Method:
         return module
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON can hold it."""
+        """The method as a JSON object."""
         return {**asdict(self), "options": dict(self.options), "setting": self.setting.to_dict()}
 
 
 @dataclass
 class FoldScore:
-    """What comes of one run."""
+    """The outcome of one run."""
 
     run: Fold
-    epochs: int = 0  # trained
-    epoch: int = -1  # that counts
+    epochs: int = 0  # number of trained epochs
+    epoch: int = -1  # number of the chosen epoch
     val_loss: float = math.nan
     val_accuracy: float = math.nan
     correct: int = 0
@@ -85,7 +85,7 @@ class FoldScore:
     exponents: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """For the store; accuracy is None if the run failed."""
+        """The scores for the store; accuracy is None if the run failed."""
         found = {name: value for name, value in asdict(self).items() if name != "run"}
         return {**found, "accuracy": None if self.failed else self.correct / max(self.tested, 1)}
 
@@ -93,8 +93,8 @@ class FoldScore:
 class FoldStack:
     """Runs of one method in training, each with its own fold, seed, order of batches, dropout and end.
 
-    A run ends up where it would have alone, up to rounding: nothing it computes depends on the others. Runs that have
-    come to their end leave the stack.
+    Up to rounding, a run gives the same result as alone, because its computations do not depend on the other runs. Runs
+    that have ended leave the stack.
 
     Args:
         bank (GraphBank): The data set.
@@ -115,22 +115,22 @@ class FoldStack:
         groups = self.parameters.group_of_column
         self.of_p = (groups == GROUPS.index("p")).nonzero().squeeze(1).to(self.device)
         self.of_gnp = _gnp_columns(self.module, self.parameters).to(self.device)
-        self.best = self.flat.clone()  # of all runs, also those that are done
-        self.active = np.arange(len(runs))  # in the stack
-        self.ended = np.zeros(len(runs), dtype=bool)  # of these, those that are at their end
+        self.best = self.flat.clone()  # of all runs, including ended ones
+        self.active = np.arange(len(runs))  # numbers of the runs in the stack
+        self.ended = np.zeros(len(runs), dtype=bool)  # which of these have ended
         self.scores = [FoldScore(run) for run in runs]
         self.waited = np.zeros(len(runs), dtype=np.int64)
-        self.chosen = np.full(len(runs), math.inf)  # the value that selects, lower is better
+        self.chosen = np.full(len(runs), math.inf)  # the best value of the selection criterion; lower is better
         self.alive = torch.ones(len(runs), 1, dtype=torch.bool, device=self.device)
         self.epoch = 0
 
     @property
     def done(self) -> bool:
-        """Whether every run has come to its end."""
+        """Whether every run has ended."""
         return len(self.active) == 0 or self.epoch >= self.method.epochs
 
     def train_epoch(self, check: Callable[[], None] = lambda: None) -> None:
-        """One epoch of all runs that still train, and what it brought."""
+        """Train all active runs for one epoch, and evaluate them."""
         method, size = self.method, self.method.batch_size
         orders = [shuffled(self.splits[k].train, self.runs[k], self.epoch) for k in self.active]
         steps = max(math.ceil(len(order) / size) for order in orders)
@@ -148,7 +148,7 @@ class FoldStack:
         self.epoch += 1
 
     def _set_range(self, flat: Tensor) -> None:
-        """Tell the GNPs how large their exponents are; in an epoch they do not go far."""
+        """Tell the GNPs how large their exponents are; within an epoch these change little."""
         if self.of_p.numel():
             largest = flat[:, self.of_p].nan_to_num().max()
             set_range(self.module, 1.0 + torch.nn.functional.softplus(largest).item())
@@ -159,7 +159,7 @@ class FoldStack:
         out = self._call(flat, stack, Dice(self.seeds, number))
         count = stack.real.sum(1)
         loss = torch.where(stack.real, _nll(out, stack.y), 0.0).sum(1) / count.clamp(min=1)
-        (gradient,) = torch.autograd.grad(loss.sum(), flat)  # a run's loss depends on its own row alone
+        (gradient,) = torch.autograd.grad(loss.sum(), flat)  # a run's loss depends only on its own row
         with torch.no_grad():
             if self.method.gnp_clip is not None:
                 norm = torch.where(self.of_gnp, gradient, 0.0).norm(dim=1, keepdim=True)
@@ -178,7 +178,7 @@ class FoldStack:
 
     @torch.no_grad()
     def _evaluate(self, flat: Tensor, graphs: Sequence[Ids]) -> tuple[Tensor, Tensor]:
-        """Mean loss, and number of graphs put right, of each run on graphs of its own, (R) each in float64."""
+        """The mean loss and the number of correct graphs of each run on its own graphs, (R) each in float64."""
         self.module.eval()
         size = 2 * self.method.batch_size
         ids = _padded(graphs, max(map(len, graphs)))
@@ -193,7 +193,7 @@ class FoldStack:
         return sums[0] / counts, sums[1]
 
     def _judge(self, loss: Tensor, right: Tensor) -> None:
-        """Keep what is better than before, and let go of runs that are at their end."""
+        """Keep improved parameters, and release runs that have ended."""
         method = self.method
         losses, rights, alive = torch.stack([loss, right, self.alive.squeeze(1).double()]).cpu().numpy()
         better = np.zeros(len(self.active), dtype=bool)
@@ -223,7 +223,7 @@ class FoldStack:
         self._let_go(ended)
 
     def _let_go(self, ended: np.ndarray[Any, Any]) -> None:
-        """Runs at their end stop at once; the stack is packed when enough of them have."""
+        """Stop ended runs at once, and pack the stack when enough of them have ended."""
         self.alive &= torch.from_numpy(~ended).to(self.device)[:, None]
         self.ended |= ended
         stay = np.flatnonzero(~self.ended)
@@ -242,7 +242,7 @@ class FoldStack:
                 setattr(self.optimizer, name, value[keep])
 
     def finish(self) -> list[FoldScore]:
-        """The scores of all runs, with the accuracy on their test graphs at the epoch that counts."""
+        """The scores of all runs, with the accuracy on their test graphs at the chosen epoch."""
         self._set_range(self.best)
         _, right = self._evaluate(self.best, [parts.test for parts in self.splits])
         exponents = _exponents(self.module, self.parameters, self.best)
@@ -261,10 +261,10 @@ def train_stack(
     progress: Callable[[int, int], None] = lambda epoch, active: None,
     check: Callable[[], None] = lambda: None,
 ) -> list[FoldScore]:
-    """Train runs side by side. With ``checkpoint``, a folder, the work goes on from what is found there.
+    """Train runs side by side. With ``checkpoint``, a folder, the work resumes from the state found there.
 
-    ``progress`` is called after each epoch with the number of epochs and of runs that still train; ``check`` before
-    each step, and may raise to stop; after a :class:`~gnpool.engine.StoppedError` all whole epochs are kept.
+    ``progress`` is called after each epoch with the numbers of epochs and of active runs. ``check`` is called before
+    each step, and may raise to stop. After a :class:`~gnpool.engine.StoppedError`, all complete epochs are kept.
     """
     stack = FoldStack(bank, method, runs)
     described = {"method": method.to_dict(), "runs": [list(run) for run in runs], "graphs": len(bank)}
@@ -289,7 +289,7 @@ def train_stack(
 
 
 def _state(stack: FoldStack) -> dict[str, Tensor]:
-    """Every value that training changes; scores of runs as columns of numbers."""
+    """Every value that training changes, with the scores of runs as columns of numbers."""
     numbers = [[s.epochs, s.epoch, s.val_loss, s.val_accuracy, float(s.failed is not None)] for s in stack.scores]
     per_run = {f"optimizer/{name}": getattr(stack.optimizer, name) for name in ("first", "second")}
     return {
@@ -308,7 +308,7 @@ def _state(stack: FoldStack) -> dict[str, Tensor]:
 
 
 def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The state as it is now; a step writes into what it has."""
+    """Load a state by writing into the existing tensors."""
     return {name: value.clone() for name, value in state.items()}
 
 
@@ -335,17 +335,17 @@ def _restore(stack: FoldStack, path: Path, fingerprint: str) -> None:
 
 
 def _check(stack: FoldStack, state: dict[str, Tensor]) -> None:
-    """Raise :class:`~gnpool.store.errors.Damaged` if a stack that has not begun cannot go on from such a state."""
+    """Raise :class:`~gnpool.store.errors.Damaged` if a state does not fit a stack that has not begun."""
     left = len(state["active"]) if "active" in state and state["active"].ndim else 0
     of_active = ("flat", "alive", "active", "ended", "optimizer/first", "optimizer/second")
     expected = {name: value[:left] if name in of_active else value for name, value in _state(stack).items()}
     check_like(state, expected)
     active, numbers = state["active"], state["scores"]
     if not (set(active.tolist()) <= set(range(len(stack.runs))) and bool((active.diff() > 0).all())):
-        raise Damaged("its runs are none of this stack")
+        raise Damaged("its runs do not belong to this stack")
     epochs = torch.cat([state["epoch"][None], numbers[:, 0], numbers[:, 1] + 1])
     if not bool(((epochs >= 0) & (epochs <= stack.method.epochs) & (epochs == epochs.round())).all()):
-        raise Damaged("its epochs are none of this stack")
+        raise Damaged("its epochs do not belong to this stack")
 
 
 def _nll(out: Tensor, y: Tensor) -> Tensor:
@@ -353,7 +353,7 @@ def _nll(out: Tensor, y: Tensor) -> Tensor:
 
 
 def _padded(ids: Sequence[Ids], width: int) -> Ids:
-    """Rows of different length as one array, -1 behind their ends."""
+    """Rows of different lengths as one array, padded with -1."""
     out = np.full((len(ids), width), NONE, dtype=np.int64)
     for row, values in zip(out, ids, strict=True):
         row[: len(values)] = values
@@ -367,7 +367,7 @@ def _gnp_columns(module: torch.nn.Module, stack: Stack) -> Tensor:
 
 
 def _exponents(module: torch.nn.Module, stack: Stack, flat: Tensor) -> dict[str, Tensor]:
-    """p and q of every GNP, by the name of the layer and the branch, (R) each."""
+    """p and q of every GNP by name of the layer and the branch, (R) each."""
     columns = dict(zip(stack.trained, flat.detach().cpu().split(stack.sizes, dim=1), strict=True))
     found: dict[str, Tensor] = {}
     for name, part in module.named_modules():

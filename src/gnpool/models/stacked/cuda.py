@@ -1,4 +1,4 @@
-"""GNP of a stack on a GPU: the kernels of kernels.py as an autograd function."""
+"""GNP of a stack on a GPU: an autograd function around the kernels of kernels.py."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from gnpool.models.stacked.kernels import (
 from gnpool.models.stacked.replicas import Membership, Neighbors, Pattern
 from gnpool.ops.cuda.launch import cdiv, device_of, launch, power_of_2
 
-CHUNKS = 16  # parts of the rows whose extremes are sought side by side
-ROWS, CHANNELS = 16, 128  # of a program
-LONG = (1, 16)  # rows and entries of a tile where rows have many entries, as graphs have nodes
-SHORT = (8, 2)  # where they have few, as nodes have neighbours
+CHUNKS = 16  # parts of the rows whose extremes are found side by side
+ROWS, CHANNELS = 16, 128  # rows and channels of a program
+LONG = (1, 16)  # rows and entries of a tile if rows have many entries, such as the nodes of a graph
+SHORT = (8, 2)  # the same for rows with few entries, such as the neighbours of a node
 
 
 def gnp_on_cuda(x: Tensor, *arguments: Any) -> Tensor:
-    """As the function of gnp.py, with ``nonneg`` applied to x in passing."""
+    """Compute the same as the function of gnp.py, and apply ``nonneg`` to x on the way."""
     with device_of(x):
         y: Tensor = _Gnp.apply(x, *arguments)
     return y
 
 
 class _Gnp(torch.autograd.Function):
-    """Autograd calls the backward pass with the device of the forward pass."""
+    """GNP with its gradients. Autograd runs the backward pass on the device of the forward pass."""
 
     @staticmethod
     def forward(
@@ -112,12 +112,12 @@ class _Gnp(torch.autograd.Function):
 
 
 def tile(pattern: Pattern) -> tuple[int, int]:
-    """Rows and entries that a program takes at a time."""
+    """Number of rows and entries that a program takes at a time."""
     return SHORT if isinstance(pattern, Neighbors) else LONG
 
 
 def dots(pull: Tensor, power: Tensor, pattern: Pattern, positive: int) -> Tensor:
-    """For each entry the product of its row of ``pull`` and its column of ``power``, by branch: (E, 2)."""
+    """The product of each entry's row of ``pull`` and column of ``power``, by branch: (E, 2)."""
     E, D = pattern.col.numel(), pull.size(1)
     out = pull.new_empty(E, 2)
     BD = min(CHANNELS, power_of_2(D))

@@ -1,4 +1,4 @@
-"""What both forms of GNP of a stack share: its constants, and powers of edge weights."""
+"""What both implementations of GNP on a stack share: its constants, and powers of edge weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gnpool.models.stacked.replicas import Neighbors, Pattern
 
 
 class Kind(NamedTuple):
-    """What all rows of one pooling share."""
+    """Constants that all rows of one pooling share."""
 
     positive: int  # channels of the positive branch
     eps: float
@@ -21,7 +21,7 @@ class Kind(NamedTuple):
 
 
 class EdgePowers:
-    """Powers of the weights of edges, one for each branch, relative to the largest of a network."""
+    """Powers of edge weights for each branch, relative to the largest power of a network."""
 
     def __init__(self, weight: Tensor, p: Tensor, pattern: Pattern, kind: Kind) -> None:
         assert isinstance(pattern, Neighbors)
@@ -33,7 +33,7 @@ class EdgePowers:
         index = self.part[:, None].expand_as(raised)
         centre = torch.full_like(p, -torch.inf).scatter_reduce(0, index, raised, "amax")
         self.centre = torch.where(centre.isinf(), 0.0, centre)  # (R, 2)
-        self.ratio = raised - self.centre[self.part]  # log2, -inf where an edge takes no part
+        self.ratio = raised - self.centre[self.part]  # log2, -inf if an edge takes no part
         self.values = self.ratio.exp2().to(kind.dtype)
 
     def _branches(self, x: Tensor) -> list[Tensor]:
@@ -46,7 +46,7 @@ class EdgePowers:
         return self._times(x, self.values[self.pattern.mirror])
 
     def log_times(self, x: Tensor, p: Tensor) -> Tensor:
-        """The powers times the logarithms of the weights they are of, times x."""
+        """The powers, times the logarithms of their weights, times x."""
         return self._times(x, (self.values * self._logs(p)).to(x.dtype))
 
     def _times(self, x: Tensor, values: Tensor) -> Tensor:
@@ -56,13 +56,13 @@ class EdgePowers:
         return torch.where(self.there[:, None], self.ratio / p[self.part], 0.0)
 
     def dots(self, pull: Tensor, power: Tensor) -> Tensor:
-        """For each entry the product of its row of ``pull`` and its column of ``power``, by branch: (E, 2)."""
+        """The product of each entry's row of ``pull`` and column of ``power``, by branch: (E, 2)."""
         row, col = self.pattern.row, self.pattern.col
         pairs = zip(self._branches(pull), self._branches(power), strict=True)
         return torch.stack([(a.index_select(0, row) * b.index_select(0, col)).sum(1) for a, b in pairs], dim=1)
 
     def slopes(self, dots: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradient in the weights (E), and what p gets from their logarithms, (R, 2)."""
+        """The gradient in the weights (E), and the part of the gradient in p from their logarithms, (R, 2)."""
         shares = (self.values * dots).double()  # (E, 2)
         by_p = torch.zeros_like(p).index_add(0, self.part, shares * self._logs(p))
         return torch.where(self.there, shares.sum(1) / self.log2_weight.exp2(), 0.0), by_p

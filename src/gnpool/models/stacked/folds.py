@@ -1,4 +1,4 @@
-"""Which graphs a run trains on, selects with and is tested on: ten folds for each of twenty seeds."""
+"""The graphs that a run trains on, selects with and is tested on: ten folds for each of twenty seeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 Ids = NDArray[np.int64]
 
-# The seeds that ASAP's authors list. Those of SAGPool are not published, so that it has the same ones.
+# The seeds that ASAP's authors list. SAGPool gets the same seeds, because its authors published none.
 SEEDS = (
     8971, 85688, 9467, 32830, 28689, 94845, 69840, 50883, 74177, 79585,
     1055, 75631, 6825, 93188, 95426, 54514, 31467, 70597, 71149, 81994,
@@ -25,7 +25,7 @@ class Fold(NamedTuple):
 
 
 class FoldGraphs(NamedTuple):
-    """Graphs by purpose."""
+    """Numbers of the graphs, by purpose."""
 
     train: Ids
     val: Ids
@@ -33,9 +33,9 @@ class FoldGraphs(NamedTuple):
 
 
 def split(graphs: int, run: Fold, folds: int = FOLDS) -> FoldGraphs:
-    """The split of a run. The graphs are shuffled by the seed and cut into folds, the first of them one larger where
-    they do not come out even, as ``sklearn.model_selection.KFold`` does; a run is tested on its fold and selects with
-    the one before it.
+    """The split of a run. The graphs are shuffled by the seed and cut into folds as by
+    ``sklearn.model_selection.KFold``: the first folds are larger by one if the graphs do not divide evenly. A run is
+    tested on its fold and selects with the fold before it.
 
     Args:
         graphs (int): Number of graphs of the data set.
@@ -49,7 +49,7 @@ def split(graphs: int, run: Fold, folds: int = FOLDS) -> FoldGraphs:
         (20, 2, 3)
     """
     if graphs < folds:
-        raise ValueError(f"{folds} folds need as many graphs, got {graphs}")
+        raise ValueError(f"{folds} folds need at least {folds} graphs, got {graphs}")
     if not 0 <= run.fold < folds:
         raise ValueError(f"'fold' must lie in [0, {folds}), got {run.fold}")
     order = np.arange(graphs)
@@ -61,5 +61,5 @@ def split(graphs: int, run: Fold, folds: int = FOLDS) -> FoldGraphs:
 
 
 def shuffled(ids: Ids, run: Fold, epoch: int) -> Ids:
-    """The order of the training graphs in an epoch: that of the run, whoever else trains beside it."""
+    """The order of the training graphs in an epoch; it depends only on the run itself."""
     return np.random.default_rng([run.seed, run.fold, epoch]).permutation(ids)

@@ -1,14 +1,14 @@
-r"""GNP for a stack of networks, each with exponents and graphs of its own, by way of the nodes.
+r"""GNP for a stack of networks, each with its own exponents and graphs, computed from powers of nodes.
 
-The power of a message is that of its source, and times a power of its weight where edges have weights:
+The power of a message is the power of its source, times a power of its weight if edges have weights:
 
 .. math::
     S_v = \sum_{(u, v)} w_{uv}^p \, (x_u + \epsilon)^p, \qquad y_v = n_v^{-q} \, S_v^{1/p}
 
-so that the pooling is one power for each node, a sparse product, and one root for each result. Powers are taken of the
-ratio to the largest value of a network (the smallest for p < 0), in float64, whose range is wide enough: at p = 50
-values a million times smaller still count. Where all exponents are small (:func:`set_range`) that of float32 is. The
-tolerance is applied in front of the weight, and an edge of weight 0 takes no part; n counts all edges.
+The pooling is therefore one power for each node, a sparse product, and one root for each result. Powers are taken of
+the ratio to the largest value of a network (the smallest for p < 0) in float64. Its range is wide enough: at p = 50,
+values a million times smaller still count. If all exponents are small (:func:`set_range`), float32 is wide enough. The
+tolerance is applied before the weight, and an edge of weight 0 takes no part; n counts all edges.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from gnpool.nn import GNPAggregation
 from gnpool.ops.registry import kernels
 
 LN2 = math.log(2.0)
-NARROW_P = 4.0  # up to this exponent the range of float32 holds ratios down to 1e-14
-OFFSET = 64.0  # log2 of the largest power in float32: sums stay below its largest number, and more small ones count
+NARROW_P = 4.0  # up to this exponent, the range of float32 holds ratios down to 1e-14
+OFFSET = 64.0  # log2 of the largest power in float32: sums cannot overflow, and more small powers count
 
 
 def gnp(aggr: GNPAggregation, x: Tensor, pattern: Pattern, weight: Tensor | None = None) -> Tensor:
-    """``aggr`` of one network or, with exponents (R) each, of R, over the entries of each row: (R, N, D) -> (R, M, D).
+    """Pool the entries of each row by ``aggr``, for one network or, with exponents (R) each, for R networks.
 
-    ``weight`` (E) are factors of the messages, at least 0; gradients flow to them if they ask for it. The layer must
-    have coordinates="published" and two branches.
+    x (R, N, D) gives (R, M, D). ``weight`` (E) are factors of the messages, at least 0; they get gradients if they
+    require them. The layer must have coordinates="published" and two branches.
     """
     if aggr.coordinates != "published":
-        raise ValueError(f"{aggr}: stacks of networks pool by coordinates='published' only")
+        raise ValueError(f"{aggr}: a stack of networks needs coordinates='published'")
     narrow = getattr(aggr, "narrow", False) and x.dtype == torch.float32
     dtype, offset = (torch.float32, OFFSET) if narrow else (torch.float64, 0.0)
     kind = Kind(aggr._widths["pos"], aggr.eps, aggr.p_max, dtype, offset)
@@ -55,20 +55,20 @@ def gnp(aggr: GNPAggregation, x: Tensor, pattern: Pattern, weight: Tensor | None
 
 
 def set_range(module: torch.nn.Module, largest_p: float) -> None:
-    """Let the GNPs of a module use float32 for their powers where no exponent is large."""
+    """Let the GNPs of a module compute powers in float32 if no exponent is large."""
     for part in module.modules():
         if isinstance(part, GNPAggregation):
             part.narrow = largest_p <= NARROW_P
 
 
 def _by_channel(values: Tensor, positive: int, channels: int) -> Tensor:
-    """(R, 2) one value for each branch -> (R, 1, D)."""
+    """Spread (R, 2) values, one for each branch, over the channels: (R, 1, D)."""
     of_branches = [values[:, :1].expand(-1, positive), values[:, 1:].expand(-1, channels - positive)]
     return torch.cat(of_branches, dim=1)[:, None]
 
 
 def _by_branch(values: Tensor, positive: int) -> Tensor:
-    """(R, N, D) -> the sums of each branch, (R, 2)."""
+    """Sum (R, N, D) within each branch: (R, 2)."""
     by_channel = values.sum(1)
     return torch.stack([by_channel[:, :positive].sum(1), by_channel[:, positive:].sum(1)], dim=1).double()
 
@@ -76,7 +76,7 @@ def _by_branch(values: Tensor, positive: int) -> Tensor:
 def powers(
     x: Tensor, p: Tensor, eps: float, positive: int, dtype: torch.dtype, offset: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of rows x >= 0 (R, N, D): powers, log2 of the ratio to the extreme (R, N, D), and log2 of that (R, 1, D)."""
+    """For rows x >= 0 (R, N, D): powers, log2 of the ratio to the extreme (R, N, D), and log2 of that (R, 1, D)."""
     wide = _by_channel(p, positive, x.size(2)).to(dtype)
     u = (x + eps).log2()
     out = (wide < 0) & (x <= eps)
@@ -90,7 +90,7 @@ def powers(
 def root(
     total: Tensor, p: Tensor, q: Tensor, centre: Tensor, shift: Tensor, log2_count: Tensor, positive: int, offset: float
 ) -> Tensor:
-    """The pooled values (R, M, D) from the sums of powers; 0 where nothing was summed."""
+    """The pooled values (R, M, D) from the sums of powers; 0 for an empty sum."""
     channels = total.size(2)
     by_p, by_q, by_shift = (_by_channel(value, positive, channels).to(total.dtype) for value in (p, q, shift))
     there = total != 0  # NaN stays
@@ -112,7 +112,7 @@ def slopes(
 def slopes_of_rows(
     x: Tensor, power: Tensor, ratio: Tensor, pulled: Tensor, eps: float, positive: int
 ) -> tuple[Tensor, Tensor]:
-    """The gradient in x (R, N, D), and what p gets from the logarithms of ratios, for each branch, (R, 2)."""
+    """The gradient in x (R, N, D), and for each branch the part of p's gradient from logarithms of ratios, (R, 2)."""
     share = power * pulled
     by_ratio = torch.where(power != 0, share * ratio, 0.0)  # without a tolerance the ratio may be 0
     return torch.where(x != 0, share / (x + eps), 0.0).to(x.dtype), _by_branch(by_ratio, positive)
@@ -158,7 +158,7 @@ class _Gnp(torch.autograd.Function):
             inner = inner + more
         by_p = LN2 * (inner / p - by_total / p.square())
         by_size = torch.cat([by_p[:, :1], -by_p[:, 1:]], dim=1)
-        # As exponent() of gnpool.nn: at the cap a gradient passes only if following it lowers p.
+        # As in exponent() of gnpool.nn: at the cap, a gradient passes only if following it lowers p.
         capped = p.abs() >= kind.p_max
         by_t = torch.where(capped, by_size.clamp(min=0.0), by_size) * raw[:, :2].sigmoid()
         of_raw = torch.cat([by_t, -LN2 * by_count], dim=1).to(x.dtype)  # (R, 4)

@@ -1,4 +1,4 @@
-"""A data set of graphs as tensors on the device, from which stacks of batches are put together there."""
+"""A data set of graphs as tensors on the device, which builds stacks of batches there."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch_geometric.data import Data
 from gnpool.models.stacked.folds import Ids
 from gnpool.models.stacked.replicas import Graphs, GraphStack, Neighbors
 
-NONE = -1  # in place of a graph
+NONE = -1  # stands for a missing graph
 
 
 class GraphBank:
     """All graphs of a data set, with their node features, edges (each once, and a loop at each node) and classes.
 
-    Putting a stack together is a few operations on the device, whatever the number of graphs. Sizes are known on the
-    host, so that nothing waits.
+    Building a stack takes a few operations on the device, for any number of graphs. Sizes are known on the host, so
+    that nothing waits.
 
     Args:
         graphs (Sequence[Data]): Undirected graphs, both directions of every edge, with ``x`` and a class ``y``.
@@ -50,7 +50,7 @@ class GraphBank:
         self.edge_counts = torch.from_numpy(self.edges).to(device)
 
     def to(self, device: torch.device) -> GraphBank:
-        """The same on another device."""
+        """The same graphs on another device."""
         found = copy.copy(self)
         found.device = device
         for name, value in vars(self).items():
@@ -72,7 +72,7 @@ class GraphBank:
         return int(self.y.max()) + 1
 
     def stack(self, ids: Ids, on_device: Tensor | None = None) -> GraphStack:
-        """The batches ``ids`` (R, G), one row each, -1 where there is no graph; ``on_device`` is the same, if there."""
+        """The batches ``ids`` (R, G), one in each row, with -1 for no graph; ``on_device`` is a copy on the device."""
         there = torch.from_numpy(np.ascontiguousarray(ids)).to(self.device) if on_device is None else on_device
         there = there.reshape(-1)
         real, held = there >= 0, there.clamp(min=0)
@@ -86,7 +86,7 @@ class GraphBank:
         graph = torch.arange(there.numel(), device=self.device).repeat_interleave(counts, output_size=total)
         place = torch.arange(total, device=self.device) - (counts.cumsum(0) - counts)[graph]
         entry = self.first_edge[held][graph] + place
-        begin = (graphs.ptr[:-1] + graphs.shift)[graph]  # the row of the first node of its graph
+        begin = (graphs.ptr[:-1] + graphs.shift)[graph]  # the row of the first node of the edge's graph
         edges = Neighbors(self.row[entry] + begin, self.col[entry] + begin, graphs)
         return GraphStack(x, graphs, edges, self.y[held].view(ids.shape), real.view(ids.shape))
 

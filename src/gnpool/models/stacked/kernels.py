@@ -1,8 +1,8 @@
-"""GNP of a stack on a GPU, in eight kernels; what they compute stands in gnp.py.
+"""GNP of a stack on a GPU, in eight kernels; gnp.py has the formulas that they compute.
 
-A stack has R parts of N rows with D channels; the pattern has M rows a part. ``pq`` (R, 4) are the exponents p and q of
-the positive and of the negative branch in float64; channels from POSITIVE on are of the negative one. Powers are
-float32 or float64. Every program adds up in an order that depends on shapes alone: the same input gives the same bits.
+A stack has R parts of N rows with D channels; the pattern has M rows in each part. ``pq`` (R, 4) are the exponents p
+and q of the positive and of the negative branch in float64; channels from POSITIVE on are negative. Powers are float32
+or float64. Every program sums in an order that depends only on shapes: the same input gives the same bits.
 
 Prefixes: i_ program index, o_ offsets, m_ mask, b_ values in registers.
 """
@@ -15,18 +15,18 @@ import triton
 import triton.language as tl
 
 LN2 = tl.constexpr(0.6931471805599453)
-LINEAR = tl.constexpr(20.0)  # from here on softplus is its argument, as torch's
+LINEAR = tl.constexpr(20.0)  # above it, softplus equals its argument, as in torch
 
 
 @triton.jit
 def log2_of(b):
-    """Of values that may be 0, or NaN, which stays."""
+    """log2 of values that may be 0, or NaN, which stays."""
     return tl.where(b == 0, -float("inf"), tl.log2(tl.where(b == 0, 1.0, b)))
 
 
 @triton.jit
 def size_of(b, NONNEG: tl.constexpr):
-    """What is pooled of x. Comparisons everywhere are such that NaN stays."""
+    """The value that is pooled of x. All comparisons let NaN pass."""
     if NONNEG == "abs":
         b = tl.abs(b)
     if NONNEG == "relu":
@@ -77,7 +77,7 @@ def powers_kernel(
     EPS: tl.constexpr, OFFSET: tl.constexpr, POSITIVE: tl.constexpr, NONNEG: tl.constexpr,
     CHUNKS: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """Powers of the rows relative to the extreme of their part (R, N, D), and log2 of that (R, D)."""
+    """Powers of the rows relative to the extreme of their part (R, N, D), and log2 of the extreme (R, D)."""
     i_part, i_block = (tl.program_id(0) // BLOCKS).to(tl.int64), tl.program_id(0) % BLOCKS
     dtype = x.dtype.element_ty
     wide = power.dtype.element_ty
@@ -129,7 +129,7 @@ def pool_kernel(
     OFFSET: tl.constexpr, WEIGHTED: tl.constexpr, POSITIVE: tl.constexpr,
     BR: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """Sums of powers and pooled values of BR rows of the pattern, 0 where nothing was summed."""
+    """Sums of powers and pooled values of BR rows of the pattern; 0 for an empty sum."""
     o_r = tl.program_id(0).to(tl.int64) * BR + tl.arange(0, BR)
     m_r = o_r < ROWS
     o_d = tl.program_id(1) * BD + tl.arange(0, BD)
@@ -193,9 +193,9 @@ def rows_kernel(
     EPS: tl.constexpr, WEIGHTED: tl.constexpr, OWNED: tl.constexpr, WANTED: tl.constexpr,
     POSITIVE: tl.constexpr, NONNEG: tl.constexpr, BR: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """The gradient in BR rows of x, and what p gets from the logarithms of ratios, for each branch: (2, R, BLOCKS).
+    """The gradient in BR rows of x, and, by branch, the part of p's gradient from logarithms of ratios: (2, R, BLOCKS).
 
-    A row is pulled by the entries of the transposed pattern, or by the one that owns it (-1: none).
+    A row collects from the entries of the transposed pattern, or from the one row that owns it (-1: none).
     """
     i_part, i_block = (tl.program_id(0) // BLOCKS).to(tl.int64), tl.program_id(0) % BLOCKS
     dtype = x.dtype.element_ty
@@ -238,7 +238,7 @@ def rows_kernel(
 def dots_kernel(
     pull, power, row, col, dots, E, D, POSITIVE: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """For each entry the product of its row of ``pull`` and its column of ``power``, by branch: (E, 2)."""
+    """The product of each entry's row of ``pull`` and column of ``power``, by branch: (E, 2)."""
     o_e = tl.program_id(0).to(tl.int64) * BE + tl.arange(0, BE)
     m_e = o_e < E
     b_row, b_col = tl.load(row + o_e, mask=m_e, other=0), tl.load(col + o_e, mask=m_e, other=0)
@@ -263,7 +263,7 @@ def parameters_kernel(
 ):  # fmt: skip
     """The gradients in the four parameters of a part, from the sums of all blocks: (R, 4).
 
-    As exponent() of gnpool.nn: at the cap a gradient passes only if following it lowers p.
+    As in exponent() of gnpool.nn: at the cap, a gradient passes only if following it lowers p.
     """
     i_part = tl.program_id(0)
     o_b, o_i = tl.arange(0, BB), tl.arange(0, BI)

@@ -1,9 +1,9 @@
-r"""Many networks at once where each has graphs of its own: one batch of R parts, one sparse product for all of them.
+r"""Many networks at once, each with its own graphs: one batch of R parts, and one sparse product for all of them.
 
-:func:`torch.vmap` shares one batch among all networks. In a cross-validation every network has another, so here the
-graphs of all networks stand in one block-diagonal graph, and a linear layer is a product of a batch of matrices. Rows
-are laid out as (R, N, D), where N is the largest number of nodes of a part; rows behind the nodes of a part are
-padding, and no edge leads there. A single network is the case R = 1.
+:func:`torch.vmap` shares one batch among all networks. In a cross-validation every network has a different batch. Here
+the graphs of all networks form one block-diagonal graph, and a linear layer is a product of a batch of matrices. Rows
+are laid out as (R, N, D), where N is the largest number of nodes of a part. Rows after the nodes of a part are padding,
+and no edge leads there. A single network is the case R = 1.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Sizes = NDArray[np.int64]
 
 
 class Graphs:
-    """Where the nodes of R times G graphs stand among R times N rows.
+    """The places of the nodes of R times G graphs among R times N rows.
 
     Sizes are known on the host, so that nothing here waits for a GPU.
 
     Args:
-        sizes (numpy.ndarray): Nodes of each graph, (R, G); a graph that is not there has 0.
-        device (torch.device): Where the lists live.
-        on_device (torch.Tensor, optional): ``sizes`` there already, (R * G).
+        sizes (numpy.ndarray): Number of nodes of each graph, (R, G); a missing graph has 0.
+        device (torch.device): The device of the lists.
+        on_device (torch.Tensor, optional): A copy of ``sizes`` on the device, (R * G).
     """
 
     def __init__(self, sizes: Sizes, device: torch.device, on_device: Tensor | None = None) -> None:
@@ -55,23 +55,23 @@ class Graphs:
 
     @functools.cached_property
     def pattern(self) -> Pattern:
-        """Which rows each graph pools."""
+        """The pattern of the rows that each graph pools."""
         return Membership(self)
 
     def spread(self, values: Tensor) -> Tensor:
-        """(T, D) one row for each node -> (R, N, D), zero in the padding."""
+        """Place (T, D), one row for each node, in (R, N, D), with zeros in the padding."""
         out = values.new_zeros(self.rows, values.size(1)).index_copy(0, self.members, values)
         return out.view(self.parts, self.width, -1)
 
     def keep(self, score: Tensor, ratio: float) -> tuple[Graphs, Tensor]:
-        """The graphs of the ceil(ratio n) nodes of largest score (R, N) in each, and the rows that those had here.
+        """The graphs of the ceil(ratio n) nodes of largest score (R, N) in each graph, and the rows of these nodes.
 
-        Of equal scores the first count. Nodes stay in their order, so that sorted edges stay sorted.
+        Of equal scores the first are kept. Nodes stay in their order, so that sorted edges stay sorted.
         """
         sizes = np.ceil(np.float32(ratio) * self.sizes.astype(np.float32)).astype(np.int64)
         kept = Graphs(sizes, score.device, (ratio * self.counts.float()).ceil().long())
-        bits = (score.detach().float().flatten()[self.members] + 0.0).view(torch.int32)  # + 0.0: there is one zero
-        rank = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))  # ascending where the score descends
+        bits = (score.detach().float().flatten()[self.members] + 0.0).view(torch.int32)  # + 0.0 turns -0.0 into 0.0
+        rank = ~(bits ^ ((bits >> 31) & 0x7FFFFFFF))  # ascending as the score descends
         order = ((self.owner << 32) + (rank.long() + 2**31)).argsort(stable=True)
         first = torch.arange(kept.total, device=score.device) - kept.ptr[kept.owner] + self.ptr[kept.owner]
         return kept, self.members[order[first]].sort().values
@@ -102,7 +102,7 @@ class Pattern(abc.ABC):
         return self.ptr.diff().clamp(min=1).double().log2().view(self.parts, -1, 1)
 
     def times(self, x: Tensor, values: Tensor | None = None) -> Tensor:
-        """The matrix, or the one with ``values`` (E) in place of ones, times x (columns, D)."""
+        """The matrix times x (columns, D); ``values`` (E) replace its ones."""
         return _product(self.ptr, self.col, values, x, self.columns)
 
     @abc.abstractmethod
@@ -111,7 +111,7 @@ class Pattern(abc.ABC):
 
 
 class Membership(Pattern):
-    """Graphs over their nodes; without values."""
+    """The pattern of graphs over their nodes; it has no values."""
 
     def __init__(self, graphs: Graphs) -> None:
         self.ptr, self.col, self.columns, self.parts = graphs.ptr, graphs.members, graphs.rows, graphs.parts
@@ -128,7 +128,7 @@ class Membership(Pattern):
 
 
 class Neighbors(Pattern):
-    """Nodes over their neighbours and themselves; the pattern is symmetric, as that of undirected graphs.
+    """The pattern of nodes over their neighbours and themselves; it is symmetric, because the graphs are undirected.
 
     Args:
         row (torch.Tensor): Destination of each edge, sorted; edges of one row sorted by column.
@@ -144,7 +144,7 @@ class Neighbors(Pattern):
 
     @functools.cached_property
     def mirror(self) -> Tensor:
-        """For each edge the number of the one that leads back."""
+        """For each edge, the number of the reverse edge."""
         return (self.col * self.columns + self.row).argsort()
 
     @functools.cached_property
@@ -159,7 +159,7 @@ class Neighbors(Pattern):
 
     @functools.cached_property
     def place(self) -> Tensor:
-        """The number of each edge among those of its part."""
+        """The number of each edge within its part."""
         width = self.graphs.width
         return torch.arange(self.col.numel(), device=self.col.device) - self.ptr[self.row // width * width]
 
@@ -167,7 +167,7 @@ class Neighbors(Pattern):
         return self.times(x, None if values is None else values[self.mirror])
 
     def among(self, kept: Graphs, rows: Tensor) -> Neighbors:
-        """The edges between nodes that stay. This waits for the device, since their number depends on scores."""
+        """The edges between remaining nodes. This waits for the device, because their number depends on scores."""
         number = torch.full((self.columns,), -1, device=rows.device).index_copy(0, rows, kept.members)
         row, col = number[self.row], number[self.col]
         stay = ((row >= 0) & (col >= 0)).nonzero().squeeze(1)
@@ -175,9 +175,9 @@ class Neighbors(Pattern):
 
 
 class GraphStack:
-    """R batches of graphs: x (R, N, F), where graphs stand, their edges with loops, and classes y (R, G).
+    """R batches of graphs: x (R, N, F), the places of graphs, their edges with loops, and classes y (R, G).
 
-    ``real`` (R, G) says which graphs are there.
+    ``real`` (R, G) says which graphs exist.
     """
 
     def __init__(self, x: Tensor, graphs: Graphs, edges: Neighbors, y: Tensor, real: Tensor) -> None:
@@ -185,7 +185,7 @@ class GraphStack:
 
 
 def stack_of_one(x: Tensor, edge_index: Tensor, batch: Tensor | None, count: int | None = None) -> GraphStack:
-    """A batch of PyG, with sorted ``batch``, as a stack of one part: each edge once, and one loop at each node."""
+    """Turn a PyG batch with sorted ``batch`` into a stack of one part: each edge once, and one loop at each node."""
     batch = torch.zeros(x.size(0), dtype=torch.long, device=x.device) if batch is None else batch
     if count is None:
         count = int(batch.max()) + 1 if batch.numel() else 1
@@ -201,12 +201,12 @@ def stack_of_one(x: Tensor, edge_index: Tensor, batch: Tensor | None, count: int
 
 
 def pick(x: Tensor, rows: Tensor) -> Tensor:
-    """Some rows of x (R, N, D) or (R, N), by their number among all R * N; indexing would sort in its derivative."""
+    """Rows of x (R, N, D) or (R, N), by number among all R * N. Indexing would sort in its derivative."""
     return x.flatten(0, 1).index_select(0, rows)
 
 
 def affine(layer: torch.nn.Linear, x: Tensor) -> Tensor:
-    """A linear layer of one network, or of R (its weight has a dimension more), on x (R, N, D)."""
+    """Apply a linear layer of one network, or of R (its weight has one more dimension), to x (R, N, D)."""
     return matmul(x, layer.weight, layer.bias)
 
 
@@ -220,30 +220,30 @@ def matmul(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def propagate(x: Tensor, pattern: Pattern, values: Tensor | None = None, *, symmetric: bool = False) -> Tensor:
-    """The sum over the entries of each row, x (R, N, D) -> (R, M, D); ``symmetric`` spares a transposition."""
+    """Sums over the entries of each row, (R, N, D) -> (R, M, D); ``symmetric`` saves a transposition."""
     out: Tensor = _Sum.apply(x.flatten(0, 1), values, pattern, symmetric)
     return out.view(pattern.parts, -1, x.size(2))
 
 
 def largest(x: Tensor, pattern: Pattern) -> Tensor:
-    """The maximum over the entries of each row, (R, N, D) -> (R, M, D); 0 for an empty row. Ties share a gradient."""
+    """Maxima over the entries of each row, (R, N, D) -> (R, M, D); 0 for an empty row. Ties share the gradient."""
     out: Tensor = _Max.apply(x.flatten(0, 1), pattern)
     return out.view(pattern.parts, -1, x.size(2))
 
 
 class Dice:
-    """Random numbers that depend on the run, the step and the place alone, not on who else is in the stack.
+    """Random numbers that depend only on the run, the step and the place, not on the other runs of the stack.
 
     Args:
         seeds (torch.Tensor): One number for each part, (R), int64.
-        step (int): Another number, other dice.
+        step (int): Number of the step; each step gives other numbers.
     """
 
     def __init__(self, seeds: Tensor, step: int) -> None:
         self.seeds, self.step, self.rolls = seeds, step, 0
 
     def keep(self, place: Tensor, part: Tensor, rate: float) -> Tensor:
-        """Which places stay in a dropout of ``rate``; ``part`` says whose they are. Both are of one shape."""
+        """Which places dropout at ``rate`` keeps; ``part`` is the part of each place, in the same shape."""
         self.rolls += 1
         z = place * _ODD[0] + self.seeds[part] + _wrapped(self.step * _ODD[1] + self.rolls * _ODD[2])
         for shift, factor in ((30, _ODD[3]), (27, _ODD[4])):
@@ -253,7 +253,7 @@ class Dice:
 
 
 def dropout(x: Tensor, rate: float, training: bool, dice: Dice | None) -> Tensor:
-    """Dropout on x (R, G, D), with the dice or, for a network by itself, torch's own numbers."""
+    """Dropout on x (R, G, D), with the dice or, for a single network, torch's own random numbers."""
     if not training or rate == 0:
         return x
     if dice is None:
@@ -264,11 +264,11 @@ def dropout(x: Tensor, rate: float, training: bool, dice: Dice | None) -> Tensor
 
 
 def _wrapped(number: int) -> int:
-    """A whole number modulo 2^64, as int64 holds it."""
+    """An integer modulo 2^64, as an int64."""
     return (number + 2**63) % 2**64 - 2**63
 
 
-# Odd constants of splitmix64 and others with mixed bits.
+# Odd constants with mixed bits, from splitmix64 and others.
 _ODD = tuple(
     _wrapped(c)
     for c in (0x9E3779B97F4A7C15, 0xD1342543DE82EF95, 0xA0761D6478BD642F, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -286,7 +286,7 @@ def _product(ptr: Tensor, col: Tensor, values: Tensor | None, x: Tensor, columns
 
 @functools.cache
 def _silence_torch() -> None:
-    """Have torch say once, to nobody, that compressed rows are in beta and, in 2.11, that they are not checked."""
+    """Trigger and hide torch's warnings that compressed rows are in beta and, in 2.11, that they are not checked."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1), device="cpu", check_invariants=False)

@@ -1,4 +1,4 @@
-"""SAGPool, hierarchical, as its authors classify graphs with it, and its variant with GNP."""
+"""Hierarchical SAGPool as its authors use it to classify graphs, and its variant with GNP."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from gnpool.models.stacked.replicas import (
 )
 from gnpool.nn import GNPAggregation
 
-# Nodes that stay are multiplied by the tanh of their score. Where that is negative for all of them, a ReLU would
-# silence the network for good; the definition has the absolute value.
+# Remaining nodes are multiplied by the tanh of their score. If it is negative for all of them, a ReLU would silence the
+# network for good, so the definition takes the absolute value.
 NONNEG = "abs"
 
 
@@ -31,7 +31,7 @@ class GNPLayer(torch.nn.Module):
     r"""A graph convolution with GNP in place of its sum: :math:`W \, \mathrm{GNP}_{u \in N(v) \cup v} (w_{uv} x_u)
     + b`, with x made non-negative as ``nonneg`` of :class:`gnpool.GNPAggregation` says.
 
-    GNP stands in front of the linear map, so that one with a single output channel still pools all input channels.
+    GNP stands before the linear map, so that a convolution with a single output channel still pools all input channels.
     """
 
     def __init__(self, in_channels: int, out_channels: int, nonneg: str) -> None:
@@ -40,7 +40,7 @@ class GNPLayer(torch.nn.Module):
         self.lin = torch.nn.Linear(in_channels, out_channels)
 
     def pooled(self, x: Tensor, edges: Neighbors) -> Tensor:
-        """On a stack, (R, N, D) -> (R, N, D')."""
+        """Apply the convolution to a stack, (R, N, D) -> (R, N, D')."""
         return affine(self.lin, gnp(self.aggr, x, edges, edges.weight))
 
 
@@ -50,7 +50,7 @@ def make_conv(pooling: str, in_channels: int, out_channels: int, nonneg: str) ->
 
 
 def convolve(conv: torch.nn.Module, x: Tensor, edges: Neighbors) -> Tensor:
-    """A convolution on a stack; of product and sum the one on fewer channels is the sum."""
+    """Apply a convolution to a stack; it sums before or after the product, on whichever has fewer channels."""
     if isinstance(conv, GNPLayer):
         return conv.pooled(x, edges)
     assert isinstance(conv, GCNConv)
@@ -62,7 +62,7 @@ def convolve(conv: torch.nn.Module, x: Tensor, edges: Neighbors) -> Tensor:
 
 
 class Readout(torch.nn.Module):
-    """Mean and max of the nodes of each graph side by side, or one GNP."""
+    """Mean and max of the nodes of each graph, concatenated, or one GNP."""
 
     def __init__(self, pooling: str, channels: int, nonneg: str, max_first: bool) -> None:
         super().__init__()
@@ -83,15 +83,15 @@ class SAGClassifier(StackedClassifier):
     r"""The hierarchical classifier of `"Self-Attention Graph Pooling" <https://arxiv.org/abs/1904.08082>`_, or its
     variant with :class:`gnpool.GNPAggregation` for every pooling.
 
-    Each of three blocks is a graph convolution with ReLU and a convolution to one channel, the score: the
+    Each of three blocks is a graph convolution with ReLU and a convolution to one channel, the score. The
     :math:`\lceil r n \rceil` nodes of largest score stay, multiplied by its tanh, with the edges among them. The
-    readouts of the blocks are added up, and three linear layers give the logarithms of the class probabilities.
+    readouts of the blocks are added, and three linear layers compute the logarithms of the class probabilities.
 
-    With ``pooling="gnp"`` GNP takes the place of the sum in all six convolutions (a linear map follows it, and there is
-    no normalisation by degrees, which :math:`n^{-q}` can learn) and of max and mean in the readouts, so that the first
-    linear layer has half the input.
+    With ``pooling="gnp"`` GNP replaces the sum in all six convolutions (a linear map follows it, and there is
+    no normalisation by degrees, which :math:`n^{-q}` can learn). It also replaces max and mean in the readouts, so that
+    the first linear layer has half the inputs.
 
-    Values of the original are those of PyG's :class:`~torch_geometric.nn.GCNConv` and
+    The original computes the same values as PyG's :class:`~torch_geometric.nn.GCNConv` and
     :class:`~torch_geometric.nn.SAGPooling`. The network also runs on a
     :class:`~gnpool.models.stacked.replicas.GraphStack`, with parameters that have a leading dimension for the networks.
 

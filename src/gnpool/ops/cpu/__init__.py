@@ -1,1 +1,1 @@
-"""The Numba backend, and what other rooms use of it: threads and compiled building blocks."""
+"""The Numba backend, and the parts of it that other rooms use: threads and compiled building blocks."""

@@ -6,11 +6,11 @@ helpers here are straight-line code: integer arithmetic on the bits of a float, 
 Two families share their names over float32 and float64:
 
 * ``log2_ratio`` / ``exp2_weight``: the fast pair. It assumes normal, finite, positive numbers (see each docstring).
-* ``log2_ratio_any`` / ``exp2_any``: float64 only, right for zeros, denormals, infinities and NaN.
+* ``log2_ratio_any`` / ``exp2_any``: float64 only, correct for zeros, denormals, infinities and NaN.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
-# Numba infers the types of compiled functions; annotations would say nothing and be checked by nobody.
+# Numba infers the types of compiled functions; nothing would check annotations.
 
 import contextlib
 from collections.abc import Callable
@@ -23,9 +23,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-#: ``fastmath=True`` would fold the rounding trick of exp2 away and void NaN and inf; these three do neither.
+#: ``fastmath=True`` would remove the rounding trick of exp2 and break NaN and inf; these three flags do neither.
 FASTMATH = {"contract", "nsz", "arcp"}
-#: Helpers must end up inside the caller's loop, or it is not vectorised.
+#: Helpers must be inlined into the caller's loop, or it is not vectorised.
 INLINE: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "fastmath": FASTMATH, "no_cpython_wrapper": True}
 
 _KERNEL: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FASTMATH}
@@ -39,15 +39,15 @@ def _sources_stamp() -> tuple[tuple[str, int, int], ...]:
 def compiled(function: Callable[..., Any]) -> Any:
     """A kernel, compiled for each type on first use and kept on disk where that is possible.
 
-    No place to write to is no error, now or when the code is saved. Numba renews cached code when the kernel's own file
-    changes; the stamp is widened to every file of the backend, since helpers are compiled into the kernels.
+    Without a place to write to, neither this call nor saving the code raises an error. Numba renews cached code when
+    the kernel's own file changes; here every file of the backend counts, because helpers are compiled into the kernels.
     """
     try:
         kernel = njit(cache=True, **_KERNEL)(function)
     except RuntimeError:  # "cannot cache function: no locator available"
         return njit(**_KERNEL)(function)
     cache = kernel._cache
-    # Code that is compiled already loads without what the compiler needs to know: that takes longer than all the rest.
+    # Compiled code loads without the data that the compiler needs; loading that would take longer than all the rest.
     load, save = getattr(cache, "_load_overload", cache.load_overload), cache.save_overload
 
     def load_overload(sig: Any, target_context: Any) -> Any:
@@ -77,7 +77,7 @@ _INT_OF = {types.float32: types.int32, types.float64: types.int64}
 _FLOAT_OF = {types.int32: types.float32, types.int64: types.float64}
 
 
-# Building blocks that Numba has no spelling for --------------------------------------------------------------------
+# Building blocks that Numba cannot express -------------------------------------------------------------------------
 
 
 @intrinsic
@@ -133,7 +133,7 @@ def pointer(typingctx: Any, address: Any, like: Any) -> Any:
 
 @intrinsic
 def stack(typingctx: Any, like: Any) -> Any:
-    """A buffer of ``BLOCK`` values on the stack: LLVM knows that it aliases nothing."""
+    """A buffer of ``BLOCK`` values on the stack: LLVM knows that nothing else points to it."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         shape = ir.ArrayType(context.get_value_type(sig.args[0]), BLOCK)
@@ -188,12 +188,12 @@ def log2_ratio(u: Any, m: Any) -> Any:
     count as about 2^-127 (2^-1023), u = inf counts as 2^128 (2^1024), NaN gives a finite value: callers exclude
     those where it matters.
     """
-    raise TypeError("for compiled code only")
+    raise TypeError("this function can only be called from compiled code")
 
 
 def exp2_weight(t: Any) -> Any:
     """2^t for t <= 127; exactly 1 at 0, and exactly 0 from about -126.5 (-1022.5) down."""
-    raise TypeError("for compiled code only")
+    raise TypeError("this function can only be called from compiled code")
 
 
 _F = np.float32
@@ -329,22 +329,22 @@ def exp2_any(t):
     return a * b * c
 
 
-# The trio for exponents near 0, float64, with as many terms as the type of ``like`` is worth --------------------------
+# The trio for exponents near 0, float64, with as many terms as the type of ``like`` needs ----------------------------
 
 
 def log2_near(u: Any, m: Any, like: Any) -> Any:
     """``log2_ratio_any``, for u and m of the type of ``like``; the error is 1e-10 for float32."""
-    raise TypeError("for compiled code only")
+    raise TypeError("this function can only be called from compiled code")
 
 
 def exp2_near(t: Any, like: Any) -> Any:
     """2^t for t <= 0; exactly 1 at 0. The error is 1e-10 for float32."""
-    raise TypeError("for compiled code only")
+    raise TypeError("this function can only be called from compiled code")
 
 
 def second_near(t: Any, like: Any) -> Any:
     """E_1(t ln 2) with E_1(t) = ((t - 1) e^t + 1) / t^2, for t in [-1, 0]. The error is 1e-10 for float32."""
-    raise TypeError("for compiled code only")
+    raise TypeError("this function can only be called from compiled code")
 
 
 @njit(**INLINE)
@@ -430,13 +430,13 @@ def _second_near(t: Any, like: Any) -> Any:
 
 
 def float_facts(like: Any) -> Any:
-    """(least, largest log2(m) for ``log2_ratio``; what it takes 0 and inf for; a log2 that is negligible)."""
-    raise TypeError("for compiled code only")
+    """(least, largest log2(m) for ``log2_ratio``; its values for 0 and inf; a log2 that is negligible)."""
+    raise TypeError("this function can only be called from compiled code")
 
 
 def int_facts(i: Any) -> Any:
-    """(the least integer; the distance from the bits of inf to the last but one integer; all bits but the sign)."""
-    raise TypeError("for compiled code only")
+    """(the least integer; the distance from the bits of inf to the second largest integer; all bits but the sign)."""
+    raise TypeError("this function can only be called from compiled code")
 
 
 @overload(float_facts, strict=False)

@@ -1,4 +1,4 @@
-"""The Numba backend: what the operator asks of a backend, on CPU tensors."""
+"""The Numba backend: the functions that the operator needs from a backend, on CPU tensors."""
 
 from typing import Any, NamedTuple
 
@@ -15,11 +15,11 @@ from gnpool.ops.cpu.nodes import node_kernel, node_slope_kernel, node_sum_kernel
 from gnpool.ops.cpu.threads import run_on_threads, thread_count
 from gnpool.ops.form import NORM
 
-#: Elements (entries times channels) below which threads cost more than they give.
+#: Elements (entries times channels) below which threads cost more than they save.
 _INLINE_BELOW = 1 << 16
-#: Uses of a node from which on one power for each node, in place of one for each edge, pays.
+#: Mean uses of a node from which one power for each node pays, compared with one for each edge.
 _USES = 3
-#: Elements of one task: a fraction of a millisecond, and what it reads twice stays in the cache.
+#: Elements in one task: it takes a fraction of a millisecond, and data that it reads twice stays in the cache.
 _TASK = 1 << 17
 _TYPES = {torch.float32: np.float32, torch.float64: np.float64}
 
@@ -29,7 +29,7 @@ def _dense(*tensors: Tensor | None) -> list[Any]:
 
 
 def _working(x: Tensor, *others: Tensor | None) -> list[Any]:
-    """All in the dtype that kernels compute in, that of x or float32."""
+    """Convert all tensors to the dtype that kernels compute in: that of x, or float32."""
     dtype = x.dtype if x.dtype in _TYPES else torch.float32
     return [t if t is None or t.dtype is dtype else t.to(dtype) for t in (x, *others)]
 
@@ -39,17 +39,17 @@ def _at(tensor: Tensor | None) -> int:
 
 
 def _sum_rows(values: Tensor) -> Tensor:
-    """The sum over the first dimension, by NumPy: torch may split it by the number of threads."""
+    """The sum over the first dimension, by NumPy, because torch may split it by the number of threads."""
     return torch.from_numpy(values.numpy().sum(0))
 
 
 def _numbers(arguments: tuple[Tensor | int | None, ...]) -> tuple[int, ...]:
-    """The arguments of a kernel: tensors by their addresses, 0 for one that is not there."""
+    """The arguments of a kernel: tensors by their addresses, with 0 for a missing tensor."""
     return tuple(_at(one) if one is None or isinstance(one, Tensor) else one for one in arguments)
 
 
 def _launch(kernel: Any, arguments: tuple[Tensor | int | None, ...], eps: Any, threads: int) -> None:
-    """Runs a kernel that draws tasks from a counter, its first argument; tensors live as long as any thread runs."""
+    """Run a kernel that draws tasks from a counter, its first argument; tensors live as long as any thread runs."""
     numbers = _numbers(arguments)
     if threads == 1:
         kernel((0, *numbers), eps)
@@ -64,22 +64,22 @@ def _launch(kernel: Any, arguments: tuple[Tensor | int | None, ...], eps: Any, t
 
 
 class _Cut(NamedTuple):
-    """How steps (entries and ends of segments) become tasks, by shapes alone, and how many threads share them."""
+    """How steps (entries and ends of segments) are cut into tasks, by shapes alone, and the number of threads."""
 
     tasks: int
-    span: int  # steps of a task
+    span: int  # steps in a task
     threads: int
 
 
 def _cut(steps: int, D: int, work: int, by_block: bool) -> _Cut:
-    """Tasks of ``span`` steps; where they go by blocks of channels, of one block each."""
+    """Tasks of ``span`` steps; if they also go by blocks of channels, each task has one block."""
     span = max(16, _TASK // (min(D, BLOCK) if by_block else D))
     tasks = -(-steps // span) * (-(-D // BLOCK) if by_block else 1)
     return _Cut(tasks, span, 1 if work < _INLINE_BELOW else min(thread_count(), tasks))
 
 
 def _plan(ptr: Tensor, rows: int, entries: int) -> tuple[Tensor | None, int, int]:
-    """The long segments: their list, how many, and how many pieces they have."""
+    """The long segments: their list, their number, and the number of their pieces."""
     if entries <= PIECE:
         return None, 0, 0
     count, slots = plan_kernel(ptr.data_ptr(), rows, 0)
@@ -91,10 +91,10 @@ def _plan(ptr: Tensor, rows: int, entries: int) -> tuple[Tensor | None, int, int
 
 
 def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
-    """Stable counting sort of ``index`` (E,): ptr (size + 1,) and perm (E,), None where the order is right already.
+    """Stable counting sort of ``index`` (E,): ptr (size + 1,) and perm (E,), which is None if the order is right.
 
     Raises:
-        IndexError: with the first value outside [0, size) and its position.
+        IndexError: For a value outside [0, size); it names the first such value and its position.
     """
     index = index.to(torch.int64).contiguous()
     ptr = index.new_empty(size + 1)
@@ -108,7 +108,7 @@ def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
 def transpose(
     source: Tensor, destination: Tensor | None, ptr: Tensor, size: int, weighted: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """As :func:`gnpool.ops.reference.transpose`, by counting; numbers that nobody asks for are None."""
+    """Compute :func:`gnpool.ops.reference.transpose` by counting; numbers that are not requested are None."""
     source, destination, ptr = _dense(source.long(), None if destination is None else destination.long(), ptr)
     t_ptr, t_row = source.new_empty(size + 1), torch.empty_like(source)
     t_eid = torch.empty_like(source) if weighted else None
@@ -134,8 +134,8 @@ def pool_fwd(
 ) -> tuple[Tensor, ...]:
     """y, M, C and dy/dp of every segment, (S, D); only y without ``stats``.
 
-    Half precision is computed and returned in float32. Where channels went by way of the nodes, their units, flags and
-    powers come after the four: :func:`pool_bwd` computes them again if it does not get them.
+    Half precision is computed and returned in float32. If some channels use the powers of nodes, their units, flags and
+    powers follow the four results; :func:`pool_bwd` computes these again if it does not get them.
     """
     x, weight = _working(x, weight)
     N, D = x.shape
@@ -198,7 +198,7 @@ def _near(p: Tensor, flag: Tensor | None) -> tuple[Tensor, int, bool]:
 
 
 def _ways(flag: Tensor, D: int) -> tuple[bool, bool]:
-    """Whether any channel goes by way of the nodes, and whether any by way of the edges."""
+    """Whether any channel is computed by nodes, and whether any by edges."""
     channels = flag[-D:]
     return bool(channels.any()), not bool(channels.all())
 
@@ -228,7 +228,7 @@ def pool_bwd(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """dx (N, D), dw (E,), dp and dq (D,) in float64; dx and dw are empty where not needed.
 
-    ``nodes`` is what :func:`pool_fwd` gave beside y, M, C and dy/dp.
+    ``nodes`` is what :func:`pool_fwd` returned after y, M, C and dy/dp.
     """
     x_dtype, weight_dtype = x.dtype, x.dtype if weight is None else weight.dtype
     x, grad, weight = _working(x, grad, weight)
@@ -286,7 +286,7 @@ def _packed(
     eps: Any,
     work: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What entries need of their segments: M and grad C, (S, 2, D), marks, and the sums dp and dq, (2, D)."""
+    """The data that entries need from their segments: M and grad C, (S, 2, D), marks, and sums dp and dq, (2, D)."""
     S, D = grad.shape
     rows = max(1, _TASK // D)
     tasks = -(-S // rows)
@@ -310,7 +310,7 @@ def _rows_slopes(
     relu: bool,
     form: int,
 ) -> None:
-    """dx (N, D) where each row is used at most once."""
+    """dx (N, D) if each row is used at most once."""
     N, D = x.shape
     S, E = ptr.numel() - 1, N if col is None else col.numel()
     if E < N:

@@ -2,7 +2,7 @@
 
 dz = g C sign(z) r^(|p| - sign p) = g C sign(z) 2^((p - 1) l) with l = log2(u / M), for both signs of p. The first
 kernel goes over segments: it packs M and g C into one (S, 2, D) buffer, marks the segments whose M is outside the range
-of the fast logarithm (1: always careful, 2: careful where x holds denormals), and sums dp and dq in float64. The second
+of the fast logarithm (1: always careful, 2: careful if x holds denormals), and sums dp and dq in float64. The second
 writes dx, by segments (each row of x used once) or by source rows.
 """
 
@@ -51,7 +51,7 @@ from gnpool.ops.form import KEEP, NORM
 
 @njit(**INLINE)
 def load_ranges(p, eps, form, low, high, scan, nb):
-    """Per channel: the M for which ``slope`` will do, and whether it will not do for a denormal u."""
+    """For each channel: the M for which ``slope`` is accurate, and whether it fails for a denormal u."""
     facts = float_facts(eps)
     normal_eps = eps >= cast(2.0 ** facts[0], eps)
     for d in range(nb):
@@ -65,13 +65,13 @@ def load_ranges(p, eps, form, low, high, scan, nb):
             highest = min(highest, math.log2(np.float64(eps)) + (facts[1] - 6.0) / (1.0 - value))
         low[d] = cast(2.0 ** facts[0] if fits else np.inf, eps)
         high[d] = cast(2.0**highest if fits else 0.0, eps)
-        # An exponent p - 1 in (0, 1) needs the logarithm of a denormal u to be right; so only without eps.
+        # An exponent p - 1 in (0, 1) needs an exact logarithm of a denormal u, so this holds only without eps.
         scan[d] = (not normal_eps) and value > 1.0 and value < 2.0
 
 
 @njit(**INLINE)
 def load_slopes(p, eps, form, power, power_64, thr, dead, nb):
-    """Per channel: p - 1, the largest v without a slope, and whether such an entry takes no NaN from others."""
+    """For each channel: p - 1, the largest v without a slope, and whether such an entry ignores NaN from others."""
     for d in range(nb):
         value = p[d]
         value = value if value != 0.0 or form != NORM else np.nan
@@ -91,7 +91,7 @@ def with_sign(h, z):
 
 @njit(**INLINE)
 def slope(z, clip, eps, thr, m, power, gc, idle):
-    """dz of one entry; ``idle`` where z has no slope."""
+    """dz of one entry; ``idle`` if z has no slope."""
     v = magnitude(z, clip)
     h = gc * exp2_weight(power * log2_ratio(v + eps, m))
     return select(v <= thr, idle, with_sign(h, z))
@@ -99,7 +99,7 @@ def slope(z, clip, eps, thr, m, power, gc, idle):
 
 @njit(**INLINE)
 def slope_any(z, clip, eps, thr, m, power, gc, idle, factor):
-    """The same times a factor, for any m and z, through float64: finite where the product is, even if dz is not."""
+    """dz times a factor, for any m and z, through float64: finite if the product is, even if dz is not."""
     v = magnitude(z, clip)
     first, middle, last = exp2_parts(power * log2_ratio_any(np.float64(v + eps), np.float64(m)))
     h = cast(gc * first * factor * middle * last, z)
@@ -108,7 +108,7 @@ def slope_any(z, clip, eps, thr, m, power, gc, idle, factor):
 
 @njit(**INLINE)
 def slope_by_need(z, clip, eps, thr, m, power, power_64, gc, idle, low, high, scan, tiny):
-    """The one of the two that the channel needs, whatever its neighbours do."""
+    """The one of the two values that the channel needs, independent of its neighbours."""
     v = magnitude(z, clip)
     fast = (m >= low) & (m <= high) & ((scan == 0) | (v == cast(0.0, z)) | (v >= tiny))
     careful = slope_any(z, clip, eps, thr, m, power_64, gc, idle, cast(1.0, z))
@@ -117,9 +117,9 @@ def slope_by_need(z, clip, eps, thr, m, power, power_64, gc, idle, low, high, sc
 
 @njit(**INLINE)
 def is_lost(h, x, w, clip, thr, power, gc, tiny):
-    """Whether a slope h is infinite, or too small for a normal number where its product with x may count.
+    """Whether a slope h is infinite, or too small for a normal number although its product with x may count.
 
-    The latter needs -1 < p < 0: else a power as small as that is nothing beside the extreme's.
+    The latter needs -1 < p < 0; otherwise such a small power is negligible beside that of the extreme.
     """
     one, steep = cast(1.0, x), cast(-2.0, x)
     small = (abs(h) < tiny) & (abs(x) > one) & (power > steep) & (power < -one)
@@ -128,7 +128,7 @@ def is_lost(h, x, w, clip, thr, power, gc, tiny):
 
 @compiled
 def bwd_segment_kernel(args, eps):
-    """Over segments: the packed (M, g C), the marks, and the partial sums of dp and dq of each task."""
+    """By segments: the packed (M, g C), the marks, and the partial sums of dp and dq of each task."""
     (counter, grad_at, ptr_at, p_at, y_at, M_at, C_at, dydp_at, pack_at, mark_at, sums_at) = args[:11]
     (D, S, tasks, span, form, flag_at) = args[11:]
     ptr, mark, flag = pointer(ptr_at, np.int64(0)), pointer(mark_at, np.int8(0)), pointer(flag_at, np.int8(0))
@@ -145,12 +145,12 @@ def bwd_segment_kernel(args, eps):
             break
         for c0 in range(0, D, BLOCK):
             nb = min(np.int64(BLOCK), D - c0)
-            by_edge = flag_at == 0 or flag[c0 // BLOCK] != 1  # by way of the nodes neither M nor marks matter
+            by_edge = flag_at == 0 or flag[c0 // BLOCK] != 1  # channels computed by nodes need neither M nor marks
             load_ranges(pointer(p_at + 8 * c0, 0.0), eps, form, low, high, scans, nb)
             scan = False
             for d in range(nb):
                 scan |= scans[d] != 0
-                # An M of 0 is nobody's unit, but where zeros are kept beside p <= 0: all other powers vanish there.
+                # An M of 0 is used as a unit only if zeros are kept with p <= 0: then all other powers vanish.
                 blank[d] = cast(0.0 if form == KEEP and p[c0 + d] <= 0.0 else 1.0, eps)
                 dp[d] = 0.0
                 dq[d] = 0.0
@@ -184,7 +184,7 @@ def bwd_segment_kernel(args, eps):
 
 @njit(**INLINE)
 def has_denormal(x, r, nb, w, clip, tiny):
-    """Whether a row holds a denormal magnitude."""
+    """Whether a row contains a denormal number."""
     found = np.int64(0)
     for d in range(nb):
         v = magnitude(x[r + d] * w, clip)
@@ -194,7 +194,7 @@ def has_denormal(x, r, nb, w, clip, tiny):
 
 @compiled
 def bwd_rows_kernel(args, eps):
-    """dx where every row of x is used at most once: ranges of entries, rows written directly."""
+    """dx if every row of x is used at most once: ranges of entries, with rows written directly."""
     (counter, x_at, ptr_at, col_at, p_at, pack_at, mark_at, dx_at, N, D, S, tasks, span, relu, form) = args
     x, dx, pack = pointer(x_at, eps), pointer(dx_at, eps), pointer(pack_at, eps)
     ptr, col, mark = pointer(ptr_at, np.int64(0)), pointer(col_at, np.int64(0)), pointer(mark_at, np.int8(0))
@@ -277,7 +277,7 @@ def bwd_rows_kernel(args, eps):
 
 @njit(**INLINE)
 def lane_sum(values, lane, nb):
-    """The sum of a stack buffer that is 0 from ``nb`` on: in lanes, since LLVM may not reorder a plain sum."""
+    """The sum of a stack buffer that is 0 from ``nb`` on: in lanes, because LLVM may not reorder a plain sum."""
     for i in range(LINE):
         lane[i] = values[i]
     for d in range(LINE, nb, LINE):
@@ -305,7 +305,7 @@ def bwd_sources_kernel(args, eps):
     tiny = cast(2.0 ** float_facts(eps)[0], eps)
     blocks = (D + BLOCK - 1) // BLOCK
     power, thr, a_t, prod, lane = stack(eps), stack(eps), stack(eps), stack(eps), stack(eps)
-    slopes, lost = stack(eps), stack(np.int8(0))  # of one edge, and which of them its type cannot hold
+    slopes, lost = stack(eps), stack(np.int8(0))  # slopes of one edge, and which of them its type cannot hold
     power_64, a_64, dead = stack(0.0), stack(0.0), stack(np.int8(0))
     low, high, scan = stack(eps), stack(eps), stack(np.int8(0))
     last = t_ptr[N]
@@ -322,7 +322,7 @@ def bwd_sources_kernel(args, eps):
         if first_row > 0 and t_ptr[first_row] - t_ptr[first_row - 1] > PIECE:
             first_row -= 1
         for block in range(blocks):
-            if flag_at != 0 and flag[block] == 1:  # all of it is done by way of the nodes
+            if flag_at != 0 and flag[block] == 1:  # the whole block is computed by nodes
                 continue
             c0 = block * BLOCK
             nb = min(np.int64(BLOCK), D - c0)
@@ -436,7 +436,7 @@ def bwd_sources_kernel(args, eps):
 
 @compiled
 def bwd_merge_kernel(args, eps):
-    """Adds up, in order, the partial sums of the long source rows."""
+    """Add the partial sums of the long source rows, in order."""
     (t_ptr_at, dx_at, long_at, part_at, D, n_long) = args
     t_ptr, long = pointer(t_ptr_at, np.int64(0)), pointer(long_at, np.int64(0))
     dx, part = pointer(dx_at, eps), pointer(part_at, 0.0)

@@ -8,8 +8,8 @@ Threads draw tasks from a counter. A segment longer than ``PIECE`` entries is cu
 Per segment and channel, with u = v + eps, l = log2(u / M) and M the largest (p > 0) or the smallest kept u (p < 0):
 A = sum 2^(p l) and B = sum l 2^(p l). Both signs of p share this form, so one loop serves both.
 
-The growth form needs one number more, K: the entries that take part. It is 1 in the norm form, since
-y = M (A / K)^(1/p) n^-q is then the same formula. Exponents near 0 have kernels of their own, in ``near.py``.
+The growth form needs one more number, K: the number of entries that take part. In the norm form K is 1, so that
+y = M (A / K)^(1/p) n^-q is the same formula. ``near.py`` has the kernels for exponents near 0.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
@@ -43,13 +43,13 @@ from gnpool.ops.cpu.arithmetic import (
 )
 from gnpool.ops.form import KEEP, NORM, REMOVE
 
-#: Entries of a segment reduced in one go; longer segments are cut.
+#: Entries of a segment that are reduced in one go; longer segments are cut.
 PIECE = 512
-#: Numbers that a piece leaves for each channel.
+#: Numbers that a piece stores for each channel.
 PARTS = 4
-#: Entries summed in the type of x before the sum moves on to float64.
+#: Entries that are summed in the type of x before the sum moves on to float64.
 RUN = 32
-#: Entries between the one in hand and the one fetched from memory, where rows are gathered.
+#: Distance from the current entry to the one that is fetched from memory, if rows are gathered.
 AHEAD = 8
 
 _LN2 = math.log(2.0)
@@ -59,7 +59,7 @@ _NOISE_32, _NOISE_64 = 2.0**-21, 2.0**-50
 
 @njit(**INLINE)
 def magnitude(z, clip):
-    """|z|, or max(z, 0) with clip = 0; NaN is kept, with a positive sign."""
+    """|z|, or max(z, 0) with clip = 0; NaN stays, with a positive sign."""
     z = select(z < clip, cast(0.0, z), z)
     b = bits(z)
     return from_bits(cast(b & int_facts(b)[2], b))
@@ -67,7 +67,7 @@ def magnitude(z, clip):
 
 @njit(**INLINE)
 def next_task(counter, done):
-    """The next task of this thread: from the shared counter, or simply the next one without it."""
+    """The next task of this thread, from the shared counter; without a counter, simply the next task."""
     if counter == 0:
         return done
     return fetch_add(pointer(counter, np.int64(0)), np.int64(1))
@@ -88,7 +88,7 @@ def first_at(ptr, S, key):
 
 @njit(**INLINE)
 def span_of(ptr, S, task, blocks, span):
-    """The keys that a task takes, from the first to the one that is too large, and the segment to begin with."""
+    """The keys of a task, from the first to the one after the last, and its first segment."""
     first_key = (task // blocks) * span
     s = first_at(ptr, S, first_key)
     if s > 0 and ptr[s] - ptr[s - 1] > PIECE:
@@ -104,7 +104,7 @@ def removes(p, form):
 
 @njit(**INLINE)
 def load_exponents(p, eps, form, p_t, p_64, inv_p, thr, off, flip, low, high, nb):
-    """Per channel: p and 1/p in working form, the removal threshold, how to order u, the range of M that is fast."""
+    """For each channel: p and 1/p in working form, the removal threshold, the order of u, the fast range of M."""
     facts = float_facts(eps)
     ints = int_facts(bits(eps))
     normal_eps = eps >= cast(2.0 ** facts[0], eps)
@@ -127,7 +127,7 @@ def load_exponents(p, eps, form, p_t, p_64, inv_p, thr, off, flip, low, high, nb
             highest = min(highest, facts[3] - reach)
         elif not normal_eps:
             lowest = max(lowest, facts[2] + reach)
-        # Below 1/4 the 1/p of the last step would blow up the rounding errors of A: float64 there.
+        # Below 1/4, the 1/p of the last step would magnify the rounding errors of A, so A is in float64.
         fits = a >= 0.25 and lowest < highest
         low[d] = cast(2.0**lowest if fits else np.inf, eps)
         high[d] = cast(2.0**highest if fits else 0.0, eps)
@@ -135,7 +135,7 @@ def load_exponents(p, eps, form, p_t, p_64, inv_p, thr, off, flip, low, high, nb
 
 @njit(**INLINE)
 def order_key(z, clip, eps, thr, off, flip):
-    """An integer that is largest for the extreme u: bits order non-negative floats, and NaN comes above all of them."""
+    """An integer that is largest for the extreme u: bits order non-negative floats, and NaN is above all of them."""
     v = magnitude(z, clip)
     b = bits(v + eps)
     key = cast(cast(b + off, b) ^ flip, b)
@@ -161,7 +161,7 @@ def entry_weight(weight, has_w, eid, has_eid, i, like):
 
 @njit(**INLINE)
 def row_at(col, has_col, i, D, c0):
-    """Where entry i begins in x, at channel c0."""
+    """The offset of entry i in x, at channel c0."""
     return (col[i] if has_col else i) * D + c0
 
 
@@ -180,7 +180,7 @@ def find_long(long, n_long, s):
 
 @njit(**INLINE)
 def piece_of(long, n_long, s, n, base, first_key):
-    """The first piece of segment s that a task takes, and its slot of partial results; -1 where n is no long one."""
+    """The first piece of segment s in a task, and its slot of partial results; -1 if the segment is not long."""
     i = np.int64(0)
     if base < first_key:
         i = (first_key - base + PIECE - 1) // PIECE
@@ -194,9 +194,9 @@ def piece_of(long, n_long, s, n, base, first_key):
 def finish(y, M, C, dydp, at, nb, n, stats, m_64, a_64, b_64, k_64, inv_p, q_64, log_a, factor, like):
     """y = M (A / K)^(1/p) n^-q, C = dy/du at u = M and dy/dp of one segment, in float64, rounded once at the end.
 
-    y has a loop of its own, so that its bits do not depend on ``stats``. In the growth forms (K > 1) the slope in p of
-    nearly equal entries is far below the rounding of A. There it is 0: an optimiser that divides by the size of its
-    gradients would follow the noise.
+    y has its own loop, so that its bits do not depend on ``stats``. In the growth forms (K > 1), the slope in p of
+    nearly equal entries is far below the rounding of A. It is set to 0 there, because an optimiser that divides by the
+    size of its gradients would follow the noise.
     """
     noise = _NOISE_32 if float_facts(like)[1] < 1000.0 else _NOISE_64
     log_n = math.log2(np.float64(n)) if n > 0 else 0.0
@@ -221,7 +221,7 @@ def finish(y, M, C, dydp, at, nb, n, stats, m_64, a_64, b_64, k_64, inv_p, q_64,
 
 @compiled
 def fwd_kernel(args, eps):
-    """y, M, C and dy/dp of the segments of each task; long segments leave their partial results for the merge."""
+    """y, M, C and dy/dp of the segments of each task; long segments store partial results for the merge."""
     (counter, x_at, weight_at, ptr_at, col_at, eid_at, p_at, q_at, y_at, M_at, C_at, dydp_at, long_at, part_at) = args[
         :14
     ]
@@ -265,7 +265,7 @@ def fwd_kernel(args, eps):
         if task >= tasks:
             break
         block = task % blocks
-        if skip_at != 0 and skip[block] == 1:  # other kernels do all of it
+        if skip_at != 0 and skip[block] == 1:  # other kernels compute the whole block
             continue
         c0 = block * BLOCK
         nb = min(np.int64(BLOCK), D - c0)
@@ -328,7 +328,7 @@ def fwd_kernel(args, eps):
                     bad |= np.int64(not ((none & (p_64[d] == p_64[d])) | ((m >= low[d]) & (m <= high[d]))))
                     a_64[d] = 0.0
                     b_64[d] = 0.0
-                # The sums, centred on it.
+                # The sums, relative to the extreme.
                 e = lo
                 while e < hi:
                     stop = min(hi, e + RUN)
@@ -411,7 +411,7 @@ def fwd_kernel(args, eps):
 
 @compiled
 def fwd_merge_kernel(args, eps):
-    """Joins the pieces of the long segments, in order."""
+    """Merge the pieces of the long segments, in order."""
     (ptr_at, p_at, q_at, y_at, M_at, C_at, dydp_at, long_at, part_at, D, form, stats, n_long) = args
     ptr, long = pointer(ptr_at, np.int64(0)), pointer(long_at, np.int64(0))
     part, p, q = pointer(part_at, 0.0), pointer(p_at, 0.0), pointer(q_at, 0.0)

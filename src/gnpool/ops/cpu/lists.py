@@ -8,13 +8,13 @@ from numba import njit
 from gnpool.ops.cpu.arithmetic import INLINE, compiled, pointer
 from gnpool.ops.cpu.forward import PIECE
 
-#: What :func:`sort_kernel` returns where there was nothing to sort, and where there was.
+#: Results of :func:`sort_kernel`: the index was in order, or it was sorted.
 ORDERED, SORTED = -1, -2
 
 
 @compiled
 def plan_kernel(ptr_at, S, long_at):
-    """Counts the long segments and their pieces; fills the list of (segment, first slot) when it has an address."""
+    """Count the long segments and their pieces; fill the list of (segment, first slot) if it has an address."""
     ptr, long = pointer(ptr_at, np.int64(0)), pointer(long_at, np.int64(0))
     count, slots = np.int64(0), np.int64(0)
     for s in range(S):
@@ -30,9 +30,9 @@ def plan_kernel(ptr_at, S, long_at):
 
 @njit(**INLINE)
 def count(index, E, size, ptr):
-    """Fills ``ptr`` (size + 1,) and returns ORDERED, SORTED (out of order) or the first bad position.
+    """Fill ``ptr`` (size + 1,) and return ORDERED, SORTED (out of order) or the first bad position.
 
-    Where the index is out of order, ptr[s + 1] is the first place of s, and stands at its end when all are dealt out.
+    If the index is out of order, ptr[s + 1] is first the start of s, and its end once all entries are distributed.
     """
     ordered = True
     previous = np.int64(0)
@@ -55,7 +55,7 @@ def count(index, E, size, ptr):
 
 @compiled
 def sort_kernel(index_at, E, size, ptr_at, perm_at):
-    """Stable counting sort. Returns ORDERED, without a perm, or SORTED, or the first bad position."""
+    """Stable counting sort. Return ORDERED (without a perm), SORTED, or the first bad position."""
     index, ptr, perm = pointer(index_at, np.int64(0)), pointer(ptr_at, np.int64(0)), pointer(perm_at, np.int64(0))
     code = count(index, E, size, ptr)
     if code == SORTED:
@@ -68,9 +68,9 @@ def sort_kernel(index_at, E, size, ptr_at, perm_at):
 
 @compiled
 def transpose_kernel(source_at, destination_at, ptr_at, E, size, t_ptr_at, t_row_at, t_eid_at):
-    """Deals out destination and number of each edge by source, in one pass. Returns what :func:`count` does.
+    """Distribute destination and number of each edge by source, in one pass. Return the result of :func:`count`.
 
-    Without destinations the edges stand grouped at ``ptr``; the numbers are left out where they have no address.
+    Without destinations, the edges are already grouped at ``ptr``. Numbers are left out if they have no address.
     """
     source, destination = pointer(source_at, np.int64(0)), pointer(destination_at, np.int64(0))
     ptr, t_ptr = pointer(ptr_at, np.int64(0)), pointer(t_ptr_at, np.int64(0))

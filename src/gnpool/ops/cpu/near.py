@@ -1,17 +1,17 @@
 """The growth form near p = 0 on the CPU, where log(A / K) / p would lose all digits.
 
-With l = log2(u / M) and h = p ln 2, every entry gives e = 2^(p l) and X = l^2 E_1(h l), where
+With l = log2(u / M) and h = p ln 2, every entry has e = 2^(p l) and X = l^2 E_1(h l), where
 E_1(t) = ((t - 1) e^t + 1) / t^2 is smooth through 0. Then l E_0(h l) = l e - h X with E_0(t) = (e^t - 1) / t, and
 both terms have the same sign. So three sums, of e, l e and X, are enough for F = mean l E_0(h l) and with it for
 
     c = log2(M_p / M) = F H(h F)            with H(t) = log(1 + t) / t
     dc/dp / ln 2      = mean(X) / (1 + h F) + F^2 H'(h F)
 
-The last line is a second moment less a squared mean. M is one of the entries and the one of the largest power, which
-bounds the digits lost by the number of entries of a piece. Pieces leave (M, c, K, G) with G = K dc/dp / ln 2. They join
-as entries of value c and multiplicity K, to which the mean of G is added.
+The last line is a second moment minus a squared mean. M is the entry with the largest power, so that the number of
+entries in a piece bounds the lost digits. A piece stores (M, c, K, G) with G = K dc/dp / ln 2. Pieces are merged like
+entries of value c and multiplicity K, to which the mean of G is added.
 
-The kernels come after those for all channels and write their own channels only.
+These kernels run after the kernels for all channels and write only their own channels.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,assignment"
@@ -55,7 +55,7 @@ from gnpool.ops.cpu.forward import (
 )
 from gnpool.ops.form import REMOVE
 
-#: Exponents below this size go this way.
+#: Exponents below this size are near 0.
 NEAR = 0.25
 #: A level above it is infinite, up to rounding.
 _ENDLESS = 1e20
@@ -65,9 +65,9 @@ _LN2 = math.log(2.0)
 
 @compiled
 def near_plan_kernel(p_at, flag_at, near_at, D):
-    """Which channels are near 0, after one number for each block: 1 where all are, or go by way of the nodes.
+    """Find the channels near 0; skip gets 1 for each block whose channels are all near 0 or computed by nodes.
 
-    Returns how many are near 0, and how many go neither way.
+    Return how many channels are near 0, and how many are neither.
     """
     p, flag, near = pointer(p_at, 0.0), pointer(flag_at, np.int8(0)), pointer(near_at, np.int8(0))
     blocks = (D + BLOCK - 1) // BLOCK
@@ -86,7 +86,7 @@ def near_plan_kernel(p_at, flag_at, near_at, D):
 
 @njit(**INLINE)
 def choose(near, nb, chan):
-    """The list of the channels near 0, and their number."""
+    """The list of the channels near 0, and its length."""
     count = np.int64(0)
     for d in range(nb):
         if near[d] != 0:
@@ -153,12 +153,12 @@ def settle(a, b, second, k, p, inv_p):
     far_slope = (b / a - far_level) * (inv_p / _LN2)
     near = t > -1.0 / 3.0
     level, slope = select(near, near_level, far_level), select(near, near_slope, far_slope)
-    return level, select(slope < 0.0, 0.0, slope)  # it is a variance
+    return level, select(slope < 0.0, 0.0, slope)  # a variance is not negative
 
 
 @njit(**INLINE)
 def load_near(p, q, chan, nn, eps, form, p_64, q_64, inv_p, inv_h2, thr, off, flip):
-    """Per chosen channel: the exponents, 1/p and 1/h^2 (0 at 0), the removal threshold, how to order u."""
+    """For each chosen channel: the exponents, 1/p and 1/h^2 (0 at 0), the removal threshold, the order of u."""
     ints = int_facts(bits(eps))
     for d in range(nn):
         value = p[chan[d]]
@@ -175,7 +175,7 @@ def load_near(p, q, chan, nn, eps, form, p_64, q_64, inv_p, inv_h2, thr, off, fl
 def finish_near(y, M, C, dydp, at, chan, nn, n, stats, m_64, level, slope, k_64, p_64, q_64, out, like):
     """y = M 2^c n^-q, C = dy/du at u = M and dy/dp of one segment.
 
-    An infinite entry at p = 0 makes y infinite, and flat in p. Where M is 0, so is y.
+    An infinite entry at p = 0 makes y infinite, and flat in p. If M is 0, y is 0.
     """
     log_n = math.log2(np.float64(n)) if n > 0 else 0.0
     for d in range(nn):
@@ -199,7 +199,7 @@ def finish_near(y, M, C, dydp, at, chan, nn, n, stats, m_64, level, slope, k_64,
 
 @compiled
 def near_kernel(args, eps):
-    """y, M, C and dy/dp in the channels near 0; long segments leave their partial results for the merge."""
+    """y, M, C and dy/dp in the channels near 0; long segments store partial results for the merge."""
     (counter, x_at, weight_at, ptr_at, col_at, eid_at, p_at, q_at, y_at, M_at, C_at, dydp_at, long_at, part_at) = args[
         :14
     ]
@@ -301,7 +301,7 @@ def near_kernel(args, eps):
 
 @compiled
 def near_merge_kernel(args, eps):
-    """Joins the pieces of the long segments, in order, in the channels near 0."""
+    """Merge the pieces of the long segments, in order, in the channels near 0."""
     (ptr_at, p_at, q_at, y_at, M_at, C_at, dydp_at, long_at, part_at, D, form, stats, n_long, near_at) = args
     ptr, long, part = pointer(ptr_at, np.int64(0)), pointer(long_at, np.int64(0)), pointer(part_at, 0.0)
     y, M, C, dydp = pointer(y_at, eps), pointer(M_at, eps), pointer(C_at, eps), pointer(dydp_at, eps)
@@ -329,7 +329,7 @@ def near_merge_kernel(args, eps):
                     better = m > m_64[d] if p_64[d] > 0.0 else m < m_64[d]
                     if better and k != 0.0:
                         m_64[d] = m
-            # The unit of the pieces is the extreme of their own means, c0 from M: the extreme of all is too far away.
+            # The unit of the pieces is the extreme of their own means, c0 from M; the extreme of all is too far away.
             for i in range(slot, slot + pieces):
                 at = PARTS * i * D + c0
                 for d in range(nn):

@@ -1,19 +1,19 @@
-"""Neighbours on the CPU by way of the nodes: one power for each node instead of one for each edge.
+"""Neighbours on the CPU, computed by nodes: one power for each node instead of one for each edge.
 
-A node is used by many edges, and without edge weights its power (u / G)^p does not depend on the edge, if G is one unit
-of measure per channel for the whole graph, in place of the extreme M of each segment. Then both passes are plain sums:
+Many edges use the same node. Without edge weights its power (u / G)^p does not depend on the edge, if G is one unit
+of measure per channel for the whole graph, instead of the extreme M of each segment. Then both passes are plain sums:
 
     A_i = sum_j W_j,   B_i = sum_j l_j W_j        with l = log2(u / G), W = 2^(p l)
     dx_j = sign(x_j) W_j (G / u_j) sum_i g_i C_i
 
-The results y, C and dy/dp are those of README.md with M = G, since M is only a unit. What a segment's own M is for,
-that nothing underflows, must then hold for the whole graph: ``node_kernel`` looks at the range of u in each channel
-and flags the channels where the powers of all nodes keep clear of the ends of the type. The others take the usual way.
-So what is in one channel, NaN or an extreme exponent, changes no bit of another. A block whose channels differ goes
-both ways, and this one, which comes second, writes its own channels only.
+The results y, C and dy/dp are those of README.md with M = G, because M is only a unit. A segment's own M ensures that
+nothing underflows; here this must hold for the whole graph. ``node_kernel`` therefore looks at the range of u in each
+channel and flags the channels in which the powers of all nodes stay clear of the ends of the type. The other channels
+are computed by edges. So NaN or an extreme exponent in one channel changes no bit of another. A block with both sorts
+of channels is computed in both ways; this one runs second and writes only its own channels.
 
-``flag`` has for each block NONE, ALL or SOME, and then a 1 or 0 for each channel.
-Powers are computed in float64, so that a segment far from G loses nothing.
+``flag`` has NONE, ALL or SOME for each block, and then a 1 or 0 for each channel.
+Powers are computed in float64, so that a segment far from G loses no digits.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,assignment"
@@ -55,7 +55,7 @@ NONE, ALL, SOME = 0, 1, 2
 def node_kernel(args, eps):
     """For each channel: whether it is safe, its unit G and, if so, W of all nodes and, with ``moments``, l W.
 
-    Channels in which nothing takes part have G = 1 and powers of 0.
+    Channels in which no entry takes part have G = 1 and powers of 0.
     """
     (counter, x_at, p_at, center_at, flag_at, power_at, moment_at, N, D, relu, form, moments) = args
     x, p, center = pointer(x_at, eps), pointer(p_at, 0.0), pointer(center_at, eps)
@@ -77,13 +77,13 @@ def node_kernel(args, eps):
         nb = min(np.int64(BLOCK), D - c0)
         for d in range(nb):
             thr[d] = eps if removes(p[c0 + d], form) else cast(-1.0, eps)
-            # The bits of a u without a power: of 0, unless it is kept beside p < 0 and its power is infinite.
+            # The bits of a u that has no power: 0, unless zeros are kept with p < 0, where its power is infinite.
             naught[d] = cast(-1 if form == KEEP and p[c0 + d] < 0.0 else 0, naught[d])
             low[d] = cast(bits(cast(np.inf, eps)), low[d])
             high[d] = cast(-1, high[d])
         for r in range(N):
             at = r * D + c0
-            for d in range(nb):  # bits order what is not negative, and NaN comes above all
+            for d in range(nb):  # bits order non-negative floats, and NaN is above all of them
                 v = magnitude(x[at + d], clip)
                 b = bits(v + eps)
                 out = (v <= thr[d]) | (b == naught[d])
@@ -217,7 +217,7 @@ def node_sum_kernel(args, eps):
                             y[at + d] = y_t[d]
                             if stats:
                                 M[at + d], C[at + d], dydp[at + d] = M_t[d], C_t[d], dydp_t[d]
-                else:  # as fwd_merge_kernel takes it
+                else:  # as in fwd_merge_kernel
                     at = slot * PARTS * D + c0
                     for d in range(nb):
                         if flag[blocks + c0 + d] != 0:
@@ -232,7 +232,7 @@ def node_sum_kernel(args, eps):
 
 @compiled
 def node_uniform_kernel(args, eps):
-    """Takes the flag from channels in which the M of some segment is not the unit."""
+    """Clear the flag of channels in which the M of some segment is not the unit."""
     (M_at, center_at, flag_at, S, D) = args
     M, center, flag = pointer(M_at, eps), pointer(center_at, eps), pointer(flag_at, np.int8(0))
     zero, other = cast(0.0, eps), stack(np.int8(0))
@@ -329,7 +329,7 @@ def node_slope_kernel(args, eps):
                     for d in range(nb):
                         if flag[blocks + c0 + d] != 0:
                             dx[at + d] = cast(a_64[d], eps)
-                else:  # as bwd_merge_kernel takes it
+                else:  # as in bwd_merge_kernel
                     for d in range(nb):
                         if flag[blocks + c0 + d] != 0:
                             part[slot * D + c0 + d] = a_64[d]

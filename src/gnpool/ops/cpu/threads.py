@@ -1,6 +1,6 @@
 """A lazy pool of threads, one per process, for kernels that release the GIL.
 
-Numba's own ``prange`` is not used: its OpenMP layer dies after a fork, its workqueue aborts when two threads enter it.
+Numba's ``prange`` is not used: its OpenMP layer dies after a fork, and its workqueue aborts when two threads enter it.
 """
 
 import os
@@ -18,7 +18,7 @@ _pool_size = 0
 
 
 def _forget_pool() -> None:
-    """A forked child has none of its parent's threads, and may have inherited a held lock."""
+    """Reset the pool in a forked child, which has none of its parent's threads and may have inherited a held lock."""
     global _lock, _pool, _pool_size
     _lock = threading.Lock()
     _pool, _pool_size = None, 0
@@ -53,10 +53,10 @@ def _executor(helpers: int) -> ThreadPoolExecutor:
 
 
 def run_on_threads(work: Callable[[], Any], threads: int) -> None:
-    """Runs ``work`` on this thread and up to ``threads - 1`` others; each call draws tasks until none are left.
+    """Run ``work`` on this thread and up to ``threads - 1`` others; each call draws tasks until none are left.
 
-    This thread could do everything alone, and it waits only for helpers that have started. So a call from inside a pool
-    thread cannot deadlock, and a busy pool costs nothing but speed.
+    This thread could do everything alone, and it waits only for helpers that have started. A call from inside a pool
+    thread therefore cannot deadlock, and a busy pool costs only speed.
     """
     helpers: list[Future[Any]] = []
     for _ in range(threads - 1):

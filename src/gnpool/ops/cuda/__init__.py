@@ -1,1 +1,1 @@
-"""The Triton backend, and its launcher for the kernels of other rooms."""
+"""The Triton backend, and its launcher for kernels of other rooms."""

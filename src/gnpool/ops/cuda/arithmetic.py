@@ -1,8 +1,8 @@
-"""What the Triton kernels share: one-instruction mathematics, loads, and the cut of the work.
+"""Parts that the Triton kernels share: one-instruction mathematics, loads, and the division of the work.
 
 Work is cut along the merge path of segments and entries: chunk i is the CHUNK steps from i * CHUNK on, where a step is
-one entry or the end of one segment. The cut depends on shapes alone, long segments are shared by many programs, many
-empty ones too, and parts are merged in the order of the chunks: the same input gives the same bits.
+one entry or the end of one segment. The cut depends only on shapes, many programs share long segments and runs of
+empty ones, and parts are merged in the order of the chunks: the same input gives the same bits.
 
 Prefixes in all kernels: i_ program index, o_ offsets, m_ mask, b_ values in registers. Sizes are capitals: D channels,
 S segments; a tile has R rows and BD channels, a round BR tiles. All sums are float32. ``l`` is log2(u / M), exactly 0
@@ -22,16 +22,16 @@ from gnpool.ops import form
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
-HUGE = tl.constexpr(1e30)  # in place of infinity: times an exact 0 it is still 0
+HUGE = tl.constexpr(1e30)  # replaces infinity: times an exact 0 it is still 0
 NEGLIGIBLE = tl.constexpr(-200.0)  # 2 to this is 0 in float32
 LN2 = tl.constexpr(0.6931471805599453)
 
-# The forms of gnpool.ops.form, as the kernels compare them.
+# The forms of gnpool.ops.form, as integers that the kernels compare.
 NORM = tl.constexpr(form.NORM)
 KEEP = tl.constexpr(form.KEEP)
 REMOVE = tl.constexpr(form.REMOVE)
 
-# One instruction each; tl.log2 is a routine of twenty, and tl.exp2 takes care of denormal results that nobody sees.
+# One instruction each; tl.log2 is a routine of twenty, and tl.exp2 handles denormal results, which are not needed here.
 if INTERPRETED:
 
     @triton.jit
@@ -79,7 +79,7 @@ else:
 
     @triton.jit
     def above(z, limit, value, RELU: tl.constexpr):
-        """The value, or 0 where the magnitude of z is at most the limit. The absolute value costs nothing in a test."""
+        """The value, or 0 if the magnitude of z is at most the limit. The absolute value costs nothing in a test."""
         if RELU:
             return tl.where(magnitude(z, RELU) <= limit, 0.0, value)
         else:  # noqa: RET505 -- both branches must return for the compiler
@@ -90,7 +90,7 @@ else:
 
     @triton.jit
     def above_and_count(z, limit, value, count, RELU: tl.constexpr):
-        """As :func:`above`, and the count, one more where the magnitude is above: one instruction more."""
+        """The value as from :func:`above`, and the count, plus one if the magnitude is above: one more instruction."""
         if RELU:
             m = magnitude(z, RELU) <= limit
             return tl.where(m, 0.0, value), count + tl.where(m, 0.0, 1.0)
@@ -112,9 +112,9 @@ def magnitude(z, RELU: tl.constexpr):
 
 @triton.jit
 def unit_of(b_M, DENORMAL: tl.constexpr):
-    """What :func:`log_ratio` needs of M: a scale, M times it, and the inverse of that.
+    """The data of M that :func:`log_ratio` needs: a scale, M times it, and the inverse of that.
 
-    DENORMAL: M may be so small that 1/M overflows (only without a tolerance): then everything is scaled up.
+    DENORMAL: M may be so small that 1/M overflows (only without a tolerance); then everything is scaled up.
     """
     b_scale = b_M
     if DENORMAL:
@@ -125,9 +125,9 @@ def unit_of(b_M, DENORMAL: tl.constexpr):
 
 @triton.jit
 def log_ratio(b_u, b_scale, b_M, b_inverse, DENORMAL: tl.constexpr):
-    """log2(u / M), exactly 0 at a tie; infinite where the ratio is 0 or infinite. The rest is ``unit_of(M)``.
+    """log2(u / M), exactly 0 at a tie; infinite if the ratio is 0 or infinite. The last arguments are ``unit_of(M)``.
 
-    A large exponent multiplies its error, which counts near the extreme: there it is 2 atanh(s) / ln 2 by a series.
+    A large exponent multiplies the error, which counts near the extreme; there a series for 2 atanh(s) / ln 2 is used.
     """
     if DENORMAL:
         b_u = b_u * b_scale
@@ -144,36 +144,36 @@ def log_ratio(b_u, b_scale, b_M, b_inverse, DENORMAL: tl.constexpr):
 
 @triton.jit
 def wide_log_ratio(b_u, b_scale, b_M, b_inverse, DENORMAL: tl.constexpr):
-    """As :func:`log_ratio`, also where the ratio itself is too large or too small for a float."""
+    """Compute :func:`log_ratio`, even if the ratio itself is too large or too small for a float."""
     return widened(log_ratio(b_u, b_scale, b_M, b_inverse, DENORMAL), b_u, b_scale, b_M, DENORMAL)
 
 
 @triton.jit
 def widened(b_l, b_u, b_scale, b_M, DENORMAL: tl.constexpr):
-    """What :func:`log_ratio` gave, or the difference of two logarithms where its quotient was out of range."""
+    """The result of :func:`log_ratio`, or the difference of two logarithms if its quotient was out of range."""
     b_far = log2_denormal(b_u) - log2_denormal(b_M) + log2(b_scale) if DENORMAL else log2(b_u) - log2(b_M)
     return tl.where(tl.abs(b_l) < 100.0, b_l, b_far)
 
 
 @triton.jit
 def all_moderate(b_p, m_d, DENORMAL: tl.constexpr):
-    """Whether all channels have 1 <= |p| <= 8: then the logarithm of the hardware is good enough, without a series."""
+    """Whether all channels have 1 <= |p| <= 8: then the hardware's logarithm is accurate enough, without a series."""
     m = (tl.abs(b_p) >= 1.0) & (tl.abs(b_p) <= 8.0) & (not DENORMAL)
     return tl.min((m | ~m_d).to(tl.int32), axis=0) > 0
 
 
 @triton.jit
 def channels(i_block, D, BD: tl.constexpr, EVEN: tl.constexpr):
-    """The channels of a block, and which of them there are: all, if EVEN."""
+    """The channels of a block, and the mask of those that exist: all, if EVEN."""
     o_d = i_block * BD + tl.arange(0, BD)
     return o_d, (tl.full([BD], True, tl.int1) if EVEN else o_d < D)
 
 
 @triton.jit
 def places(col, k, stop, o_d, m_d, D, R: tl.constexpr, HAS_COL: tl.constexpr, WHOLE: tl.constexpr):
-    """Where the R entries from k on lie in x, as offsets and mask, and the same of the entries alone.
+    """The places in x of the R entries from k on, as offsets and mask, and the offsets and mask of the entries alone.
 
-    WHOLE says that all of them lie before ``stop``: then no entry is masked.
+    WHOLE says that all of them lie before ``stop``, so that no entry is masked.
     """
     o_e = k + tl.arange(0, R)
     m_e = tl.full([R], True, tl.int1) if WHOLE else o_e < stop
@@ -202,7 +202,7 @@ def entries(
     x, weight, col, eid, k, stop, o_d, m_d, D, R: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
     HAS_EID: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """z of the R entries from k on, and which of them there are."""
+    """z of the R entries from k on, and the mask of those that exist."""
     b_z, _, m, o_e, m_e = rows(x, col, k, stop, o_d, m_d, D, R, HAS_COL, WHOLE)
     if HAS_W:
         b_w, _ = weights(weight, eid, o_e, m_e, HAS_EID)

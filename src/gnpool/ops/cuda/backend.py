@@ -1,7 +1,7 @@
-"""The Triton backend: what the operator asks of a backend, on CUDA tensors.
+"""The Triton backend: the functions that the operator needs from a backend, on CUDA tensors.
 
-float32 and half precision run on the kernels; float64 on the reference. Nothing here waits for the device: sizes come
-from shapes alone.
+float32 and half precision run on the kernels, float64 on the reference. Nothing here waits for the device, because
+sizes come from shapes alone.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from gnpool.ops.cuda.launch import cdiv, device_of, launch, power_of_2
 from gnpool.ops.form import NORM
 from gnpool.ops.layout import check_range
 
-#: A tolerance from here on keeps every u, and 1/u, a normal number.
+#: A tolerance of at least this keeps every u, and 1/u, a normal number.
 SAFE = 1e-30
-#: Programs of one warp that fill a large device several times over; of four warps, from which on they may be longer.
+#: Programs of one warp that fill a large device several times; programs of four warps above which they are longer.
 PROGRAMS, ENOUGH = 16_384, 1_024
-#: One warp a program.
+#: Each program is one warp.
 WARP = {"num_warps": 1, "maxnreg": 64}
 #: Segments that one program packs.
 ROWS = 64
 
 #: Types of sorting keys, from the shortest.
 _KEYS = (torch.uint8, torch.int16, torch.int32, torch.int64)
-#: Values per edge and channel from which two launches more are worth a backward pass without powers per edge.
+#: Values per edge and channel from which two more launches pay for a backward pass without powers per edge.
 SHARED_FROM = 1 << 20
-#: Binary digits that a power may take from a gradient in a unit shared by all segments.
+#: Binary digits that a power may lose in a gradient if all segments share a unit.
 SHARED_DIGITS = 40
 
 
 class Blocks(NamedTuple):
-    """How a launch cuts its work: merge-path steps of a chunk; rows, channels and number of the tiles of a round."""
+    """How a launch cuts its work: merge-path steps in a chunk; rows, channels and number of the tiles in a round."""
 
     CHUNK: int
     R: int
     BD: int
     BR: int
-    maxnreg: int = 64  # few, so that many programs are on their way to memory at a time
+    maxnreg: int = 64  # few, so that many programs access memory at a time
 
 
 def forward_blocks(D: int, steps: int, gathered: bool) -> Blocks:
@@ -61,16 +61,16 @@ def forward_blocks(D: int, steps: int, gathered: bool) -> Blocks:
 
 
 def backward_blocks(D: int, steps: int, gathered: bool, half: bool) -> Blocks:
-    """The cut of the backward kernels, measured on an H200 with 64 channels: two rows of half precision at a time."""
+    """The cut of the backward kernels, measured on an H200 with 64 channels; half precision takes two rows at once."""
     return _blocks(D, steps, gathered, 6, rows=2 if half and D <= 64 and not gathered else 1)
 
 
 def _blocks(D: int, steps: int, gathered: bool, tiles: int, rows: int = 1) -> Blocks:
-    """A tile is as many values as a warp has threads, or some rows of up to 128 channels."""
+    """The rows and channels of a tile: as many values as a warp has threads, or some rows of up to 128 channels."""
     channels = min(128, power_of_2(D))
     wide = gathered and channels == 128
     chunk = _chunk(steps * cdiv(D, channels), wide)
-    if arithmetic.INTERPRETED:  # it pays by the instruction, whatever the size of a tile
+    if arithmetic.INTERPRETED:  # its time depends on the number of instructions, not on the size of a tile
         return Blocks(chunk, 8, channels, 1)
     if gathered:
         tiles = 4 if wide else 5
@@ -78,17 +78,17 @@ def _blocks(D: int, steps: int, gathered: bool, tiles: int, rows: int = 1) -> Bl
 
 
 def _chunk(steps: int, wide: bool) -> int:
-    """Long chunks cost less, but there should be enough of them to fill a large device several times."""
+    """Steps in a chunk: long chunks cost less, but enough of them must fill a large device several times."""
     wanted = 1 << max(0, (steps // PROGRAMS).bit_length() - 1)
     least = (256 if steps > 256 * ENOUGH else 128) if wide else 64
     return max(least, min(1024, wanted))
 
 
 def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
-    """As :func:`gnpool.ops.reference.build_csr`, with the shortest keys that hold the numbers.
+    """Compute :func:`gnpool.ops.reference.build_csr` with the shortest keys that hold the numbers.
 
-    torch sorts by counting digits of eight bits and dealing the entries out in their order, one pass for each digit of
-    a key: so the order is stable and the same on every run, and a key of 16 bits takes a quarter of the passes of 64.
+    torch sorts by counting digits of eight bits and distributing the entries in their order, in one pass for each digit
+    of a key. The order is therefore stable and the same on every run. 16-bit keys take a quarter of the passes of 64.
     """
     check_range(index, size)
     kind = next(kind for kind in _KEYS if size <= torch.iinfo(kind).max)
@@ -99,7 +99,7 @@ def build_csr(index: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
 def transpose(
     source: Tensor, destination: Tensor | None, ptr: Tensor, size: int, weighted: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """As :func:`gnpool.ops.reference.transpose`."""
+    """Compute :func:`gnpool.ops.reference.transpose`."""
     t_ptr, perm = build_csr(source, size)
     assert perm is not None
     t_row = (reference.destinations(ptr, perm.numel()) if destination is None else destination)[perm]
@@ -119,7 +119,7 @@ def pool_fwd(
     form: int,
     stats: bool,
 ) -> tuple[Tensor, ...]:
-    """As :func:`gnpool.ops.reference.pool_fwd`."""
+    """Compute :func:`gnpool.ops.reference.pool_fwd`."""
     if x.dtype == torch.float64:
         return reference.pool_fwd(x, weight, ptr, col, eid, p, q, eps, relu, form, stats)
     D, S, E = x.size(1), ptr.numel() - 1, x.size(0) if col is None else col.numel()
@@ -170,7 +170,7 @@ def pool_bwd(
     need_x: bool,
     need_weight: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """As :func:`gnpool.ops.reference.pool_bwd`."""
+    """Compute :func:`gnpool.ops.reference.pool_bwd`."""
     if x.dtype == torch.float64:
         lists = (ptr, col, eid, t_ptr, t_row, t_eid)
         terms = (y, extreme, scale, slope)
@@ -228,10 +228,10 @@ def pool_bwd(
 
 
 def _shared_unit(extreme: Tensor, p: Tensor, channels: int) -> tuple[Tensor, Tensor]:
-    """A unit of measure for each channel, and whether it serves each block of channels."""
+    """A unit of measure for each channel, and whether it suits each block of channels."""
     S, D = extreme.shape
     columns = cdiv(D, channels)
-    each = 4 * ROWS if S * columns > 4 * ROWS * ENOUGH else ROWS // 2  # segments that a program looks at
+    each = 4 * ROWS if S * columns > 4 * ROWS * ENOUGH else ROWS // 2  # segments that a program reads
     rows = cdiv(S, each)
     ranges, units = extreme.new_empty((rows, 2, D)), extreme.new_empty(D)
     flags = torch.empty(columns, dtype=torch.int32, device=extreme.device)
@@ -244,7 +244,7 @@ def _shared_unit(extreme: Tensor, p: Tensor, channels: int) -> tuple[Tensor, Ten
 
 
 def _total(sums: Tensor) -> Tensor:
-    """The sum over the first dimension; all is float64, so that torch's own sum converts nothing."""
+    """The sum over the first dimension. All tensors are float64, so that torch's sum converts nothing."""
     rows, width = sums.size(0), sums[0].numel()
     if rows > 4 * ROWS:
         totals = sums.new_empty((cdiv(rows, 4 * ROWS), *sums.shape[1:]))

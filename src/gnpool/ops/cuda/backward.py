@@ -1,4 +1,4 @@
-"""The Triton kernels of the backward pass: by segments (every row used once), and by sources for neighbours."""
+"""The Triton kernels of the backward pass: by segments (every row used once), and by sources (neighbours)."""
 
 # mypy: disable-error-code="assignment"
 
@@ -29,7 +29,7 @@ from gnpool.ops.cuda.arithmetic import (
 
 @triton.jit
 def _slopes(p, o_d, m_d, eps, FORM: tl.constexpr):
-    """Per channel: p - 1 within reach of float32, and the largest v without a slope (0, or removed)."""
+    """For each channel: p - 1 within the range of float32, and the largest v without a slope (0, or removed)."""
     b_p = tl.load(p + o_d, mask=m_d, other=1.0)
     b_power = tl.minimum(tl.maximum(b_p - 1.0, -HUGE), HUGE).to(tl.float32)
     if FORM == NORM:
@@ -47,7 +47,7 @@ def _with_sign(b_d, b_z):
 
 @triton.jit
 def _is_wide(b_p):
-    """Where the slope of an entry counts that is further from the extreme than a float can say."""
+    """The mask of entries whose slope counts although their distance from the extreme exceeds a float."""
     return (b_p > -1.0) & (b_p < 1.5)
 
 
@@ -58,8 +58,8 @@ def _slope_of(
 ):  # fmt: skip
     """dL/dz of entries whose segments have g = grad * C and the unit of their extreme: g sign(z) 2^((p - 1) l).
 
-    It comes as two factors. With WIDE they are of equal range, so that a product with them overflows only if it must;
-    else the second is 1.
+    It is returned as two factors. With WIDE they have equal range, so that a product with them overflows only if it
+    must; otherwise the second is 1.
     """
     b_v = magnitude(b_z, RELU)
     b_root = 1.0
@@ -78,13 +78,13 @@ def _slope_of(
 
 @triton.jit
 def _quick_unit(b_M, b_inverse, b_power, HALF: tl.constexpr):
-    """What :func:`_quick_slope_of` needs of M: its inverse; in half precision its part of the exponent."""
+    """The data of M that :func:`_quick_slope_of` needs: its inverse, and in half precision its part of the exponent."""
     return -b_power * log2(b_M) if HALF else b_inverse
 
 
 @triton.jit
 def _quick_slope_of(b_z, b_unit, b_g, b_power, b_still, eps, RELU: tl.constexpr, HALF: tl.constexpr):
-    """As :func:`_slope_of` for moderate p and finite units. The exponent of half precision has digits to lose."""
+    """Compute :func:`_slope_of` for moderate p and finite units. The exponent of half precision has digits to lose."""
     b_u = magnitude(b_z, RELU) + eps
     b_d = b_g * exp2(tl.fma(b_power, log2(b_u), b_unit) if HALF else b_power * log2(b_u * b_unit))
     if not RELU:
@@ -97,7 +97,7 @@ def _quick_slopes(
     x, col, grad_x, k, stop, o_d, m_d, D, b_unit, b_g, b_power, b_still, eps, RELU: tl.constexpr,
     HALF: tl.constexpr, HAS_COL: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """A round of entries: all are loaded before the first is stored."""
+    """A round of entries; all are loaded before the first is stored."""
     tiles = ()
     for j in tl.static_range(BR):
         tiles = tiles + (rows(x, col, k + j * R, stop, o_d, m_d, D, R, HAS_COL, WHOLE)[0],)
@@ -111,7 +111,7 @@ def _quick_slopes(
 
 @triton.jit
 def _all_near(b_M, eps, m_d):
-    """Whether no entry, which is eps at least, is further from M than a float can say."""
+    """Whether all entries, which are at least eps, are so close to M that a float can hold the ratio."""
     return tl.min(((b_M < tl.minimum(eps, 1.0) * 1e37) | ~m_d).to(tl.int32), axis=0) > 0
 
 
@@ -137,7 +137,7 @@ def pool_bwd_kernel(
     RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_COL: tl.constexpr, NEED_X: tl.constexpr, FORM: tl.constexpr,
     BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """Segments: every entry writes its own row of grad_x. sums (chunks, 2, D) collects dL/dp and dL/dq."""
+    """By segments: every entry writes its own row of grad_x. sums (chunks, 2, D) collects dL/dp and dL/dq."""
     HALF: tl.constexpr = x.dtype.element_ty.primitive_bitwidth == 16
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d, m_d = channels(i_block, D, BD, EVEN)
@@ -156,7 +156,7 @@ def pool_bwd_kernel(
     end = tl.load(ptr + tl.minimum(first + 1, S))
     for s in range(first, last + 1):
         stop = tl.minimum(end, e_end)
-        end = tl.load(ptr + tl.minimum(s + 2, S))  # under way while this segment is done
+        end = tl.load(ptr + tl.minimum(s + 2, S))  # loads while this segment is computed
         o_s = s * D + o_d
         m_s = m_d & (o_s < S * D)
         b_grad = tl.load(grad + o_s, mask=m_s, other=0.0).to(tl.float32)
@@ -221,7 +221,7 @@ def range_kernel(extreme, ranges, S, D, ROWS: tl.constexpr, BR: tl.constexpr, BD
 
 @triton.jit(do_not_specialize=["blocks"])
 def unit_kernel(ranges, p, units, flags, blocks, D, DIGITS: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr):
-    """One unit of measure per channel, in the middle of the range; flags: whether it serves a block of channels."""
+    """One unit of measure per channel, in the middle of the range; flags: whether it suits a block of channels."""
     i_block = tl.program_id(0)
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
@@ -235,7 +235,7 @@ def unit_kernel(ranges, p, units, flags, blocks, D, DIGITS: tl.constexpr, BR: tl
         b_high = tl.maximum(b_high, tl.load(ranges + o_in + D, mask=m, other=0.0))
     b_least = tl.min(b_low, axis=0)
     b_most = tl.max(b_high, axis=0)
-    b_least = tl.minimum(b_least, b_most)  # nothing has an M: 0
+    b_least = tl.minimum(b_least, b_most)  # 0 if no segment has an M
     b_power = tl.abs(tl.load(p + o_d, mask=m_d, other=1.0) - 1.0).to(tl.float32)
     m_fits = (b_least > 1e-30) & (b_most < 1e30) & (b_power * tl.log2(b_most / b_least) <= DIGITS)
     tl.store(units + o_d, tl.sqrt(b_least) * tl.sqrt(b_most), mask=m_d)
@@ -247,7 +247,7 @@ def pack_kernel(
     grad, ptr, p, y, extreme, scale, slope, units, flags, pack, sums, S, D, SHARED: tl.constexpr, FORM: tl.constexpr,
     ROWS: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """Neighbours: pack (S, D) = grad * C, in the shared unit where one serves; sums (blocks, 2, D) as above."""
+    """Neighbours: pack (S, D) = grad * C, in the shared unit if there is one; sums (blocks, 2, D) as above."""
     i_rows, i_block = tl.program_id(0), tl.program_id(1)
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
@@ -269,7 +269,7 @@ def pack_kernel(
         b_dp += b_grad * tl.load(slope + o_in, mask=m, other=0.0)
         b_dq -= tl.where(b_log[:, None] == 0, 0.0, b_grad * b_y * b_log[:, None])
         b_g = b_grad * tl.load(scale + o_in, mask=m, other=0.0)
-        if SHARED:  # noqa: SIM102 -- known when compiled, and then not
+        if SHARED:  # noqa: SIM102 -- the outer condition is known when compiled, the inner one is not
             if shared:
                 b_M = tl.load(extreme + o_in, mask=m, other=0.0)
                 b_l = log_ratio(b_M, b_scale[None, :], b_unit[None, :], b_inverse[None, :], False)
@@ -335,7 +335,7 @@ def sources_bwd_kernel(
 ):  # fmt: skip
     """Neighbours, by source: ptr, row and eid are the transposed lists, S the number of sources.
 
-    Where one unit serves all segments, the power of a source is taken out of the sum over its edges.
+    If one unit serves all segments, the power of a source is taken out of the sum over its edges.
     """
     i_chunk, i_block = tl.program_id(0), tl.program_id(1)
     o_d, m_d = channels(i_block, D, BD, EVEN)
@@ -355,7 +355,7 @@ def sources_bwd_kernel(
     end = tl.load(ptr + tl.minimum(first + 1, S))
     for s in range(first, last + 1):
         stop = tl.minimum(end, e_end)
-        end = tl.load(ptr + tl.minimum(s + 2, S))  # under way while this source is done
+        end = tl.load(ptr + tl.minimum(s + 2, S))  # loads while this source is computed
         o_s = s * D + o_d
         b_x = tl.load(x + o_s, mask=m_d & (o_s < S * D), other=0.0).to(tl.float32)
         edges = True

@@ -35,7 +35,7 @@ from gnpool.ops.cuda.mean import is_small, load_parts, mean_range, merge_means
 
 @triton.jit
 def _channels(p, o_d, m_d, eps, FORM: tl.constexpr):
-    """Per channel: p within reach of float32, its sign, the largest v that is removed, the u of a row not there."""
+    """For each channel: p within the range of float32, its sign, the largest removed v, and the u of a missing row."""
     b_p = tl.load(p + o_d, mask=m_d, other=1.0).to(tl.float32)
     b_positive = b_p > 0
     b_sign = tl.where(b_positive, 1.0, -1.0)
@@ -49,13 +49,13 @@ def _channels(p, o_d, m_d, eps, FORM: tl.constexpr):
 
 @triton.jit
 def _exponent(b_p, b_l):
-    """t = p l, at most 0 where it matters and never -inf, so that 2^t t is 0 where 2^t is; NaN passes."""
+    """t = p l, at most 0 where it matters and never -inf, so that 2^t t is 0 if 2^t is 0; NaN passes."""
     return tl.maximum(b_p * b_l, NEGLIGIBLE, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def _split(n):
-    """A positive float as a whole power of two and the log2 of the rest, in [0, 1)."""
+    """A positive float as an integer power of two and the log2 of the rest, in [0, 1)."""
     bits = n.to(tl.int32, bitcast=True)
     whole = ((bits >> 23) - 127).to(tl.float32)
     return whole, log2(((bits & 0x007FFFFF) | 0x3F800000).to(tl.float32, bitcast=True))
@@ -63,7 +63,7 @@ def _split(n):
 
 @triton.jit
 def _exponents(p, q, o_d, m_d, FORM: tl.constexpr):
-    """Per channel: 1/p and q, each as a pair of float32, and 0, or NaN where p is NaN (in the norm form, or 0)."""
+    """For each channel: 1/p and q as pairs of float32, and 0, or NaN if p is NaN (or, in the norm form, 0)."""
     b_p = tl.load(p + o_d, mask=m_d, other=1.0)
     b_q = tl.load(q + o_d, mask=m_d, other=0.0)
     m_none = tl.abs(b_p) == float("inf")
@@ -71,7 +71,7 @@ def _exponents(p, q, o_d, m_d, FORM: tl.constexpr):
     if FORM == NORM:
         m_nan = m_nan | (b_p == 0)
     else:
-        m_none = m_none | (tl.abs(b_p) < 1e-30)  # 1/p is beyond float32, and nobody asks for it
+        m_none = m_none | (tl.abs(b_p) < 1e-30)  # 1/p is outside float32, and is not used
     b_inverse = tl.where(m_none, 0.0, 1.0 / b_p)
     b_i, b_q_high = b_inverse.to(tl.float32), b_q.to(tl.float32)
     b_i_low = (b_inverse - b_i.to(tl.float64)).to(tl.float32)
@@ -83,12 +83,12 @@ def _exponents(p, q, o_d, m_d, FORM: tl.constexpr):
 def _finish(b_p, b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, b_K, n, FORM: tl.constexpr):
     """y, M, C and dy/dp of a whole segment of n entries; T is the sum of 2^t t. Growth forms have A / K in place of A.
 
-    The exponent of 2 in y is log2(A) / p - q log2(n). It is carried as a pair of float32, so that no digit is lost to
-    its size, and split into a whole number and a fraction in the end.
+    The exponent of 2 in y is log2(A) / p - q log2(n). It is a pair of float32, so that its size costs no digit, and is
+    split into an integer and a fraction at the end.
     """
     b_ratio = b_A
     if FORM != NORM:
-        m_mean = is_small(b_p) & (b_M < float("inf"))  # M is the mean already, A is K and T is G
+        m_mean = is_small(b_p) & (b_M < float("inf"))  # M is the mean already, A is K, and T is G
         b_ratio = tl.where(m_mean, 1.0, b_A / tl.maximum(b_K, 1.0))
     b_whole, b_rest = _split(b_ratio)
     n_whole, n_rest = _split(tl.maximum(n, 1).to(tl.float32))
@@ -102,7 +102,7 @@ def _finish(b_p, b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, b_K, n, 
     b_int = tl.floor(b_sum)
     b_fraction = (b_sum - b_int) + (b_low - b_size_low + b_lost)
 
-    b_half = tl.floor(0.5 * b_int)  # in two steps: they overflow only if the result does
+    b_half = tl.floor(0.5 * b_int)  # in two steps, which overflow only if the result does
     b_power, b_first, b_second = exp2(b_fraction), exp2(b_half), exp2(b_int - b_half)
     b_over_A = reciprocal(b_A)
     b_y = b_M * b_first * b_power * b_second
@@ -113,7 +113,7 @@ def _finish(b_p, b_i, b_i_low, b_q_high, b_q_low, b_nan, b_M, b_A, b_T, b_K, n, 
     b_tilt = b_T * b_over_A * b_i - (b_high + b_low)
     b_slope = tl.where((b_i == 0) | (b_tilt == 0), 0.0, b_y * b_i * (b_tilt * LN2))
     if FORM != NORM:
-        b_slope = tl.where(tl.abs(b_tilt) <= 1e-6 * tl.abs(b_i), 0.0, b_slope)  # the rounding of A: nothing to follow
+        b_slope = tl.where(tl.abs(b_tilt) <= 1e-6 * tl.abs(b_i), 0.0, b_slope)  # below the rounding of A
         b_mean_slope = tl.where(b_T == 0, 0.0, b_y * (b_T * b_over_A * (LN2 * LN2)))
         b_slope = tl.where(m_mean, b_mean_slope, b_slope)
 
@@ -134,12 +134,12 @@ def _quick_round(
     b_K, RELU: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr,
     HAS_W: tl.constexpr, HAS_EID: tl.constexpr, FORM: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """One round of :func:`_quick_range`; the first one finds the unit, if there is to be one."""
+    """One round of :func:`_quick_range`; the first round finds the unit, if one is needed."""
     HALF: tl.constexpr = x.dtype.element_ty.primitive_bitwidth == 16
     tiles = ()
     for j in tl.static_range(BR):
         tiles = tiles + (entries(x, weight, col, eid, k + j * R, stop, o_d, m_d, D, R, HAS_COL, HAS_W, HAS_EID, WHOLE),)
-    if not HALF:  # noqa: SIM102 -- known when compiled, and then not
+    if not HALF:  # noqa: SIM102 -- the outer condition is known when compiled, the inner one is not
         if k == start:
             b_key = tl.full([R, BD], float("-inf"), tl.float32)
             for j in tl.static_range(BR):
@@ -155,7 +155,7 @@ def _quick_round(
         b_e = exp2(b_t)
         if FORM == NORM:
             b_e = above(tiles[j][0], b_removed[None, :], b_e, RELU)
-        elif FORM == REMOVE:  # a row not there is 0, and not counted
+        elif FORM == REMOVE:  # a missing row is 0, and is not counted
             b_e, b_K = above_and_count(tiles[j][0], b_removed[None, :], b_e, b_K, RELU)
         if not WHOLE:
             b_e = tl.where(tiles[j][1], b_e, 0.0)
@@ -170,10 +170,10 @@ def _quick_range(
     R: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr, HAS_EID: tl.constexpr,
     FORM: tl.constexpr,
 ):  # fmt: skip
-    """As :func:`_reduce_range` for moderate p, with the extreme of the first round as the unit in place of M.
+    """Compute :func:`_reduce_range` for moderate p, with the extreme of the first round as the unit instead of M.
 
-    The unit keeps t small, and with it the error of t. Half precision has fewer digits than that, and needs none: 1.
-    Also whether that went well: no sum is far from 1 (or it is 0, where nothing was kept), and nothing is infinite.
+    The unit keeps t small, and with it the error of t. Half precision has fewer digits than that error, so its unit is
+    1. Also return whether this is accurate: no sum is far from 1 (or it is 0, because no row was kept), none infinite.
     """
     b_A = tl.zeros([R, BD], tl.float32)
     b_T = tl.zeros([R, BD], tl.float32)
@@ -205,7 +205,7 @@ def _quick_range(
 
 @triton.jit
 def _rescale(b_key, b_A, b_T, b_new, b_p, b_sign, DENORMAL: tl.constexpr):
-    """A and T of a part with its own extreme, sign * M = key, in the unit of another. A part of nothing stays so."""
+    """A and T of a part with its own extreme, sign * M = key, in the unit of another part. Empty parts stay empty."""
     b_scale, b_M, b_inverse = unit_of(b_new * b_sign, DENORMAL)
     b_shift = _exponent(b_p, wide_log_ratio(b_key * b_sign, b_scale, b_M, b_inverse, DENORMAL))
     b_factor = exp2(b_shift)
@@ -219,10 +219,10 @@ def _reduce_range(
     DENORMAL: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, HAS_COL: tl.constexpr,
     HAS_W: tl.constexpr, HAS_EID: tl.constexpr, FORM: tl.constexpr,
 ):  # fmt: skip
-    """sign * M, A, T = sum 2^t t and K of the entries from start to stop. A row not kept has the u that vanishes.
+    """sign * M, A, T = sum 2^t t and K of the entries from start to stop. A row not kept has a u whose power vanishes.
 
-    A thread keeps the sums of its own rows and channels, so that threads meet once a segment, and not at all if R = 1.
-    A ratio out of range of a float has a power that counts only for |p| < 1; growth forms do not come here with those.
+    A thread sums its own rows and channels, so that threads meet once in a segment, and not at all if R = 1.
+    A ratio outside the range of floats counts only for |p| < 1, and growth forms do not come here with such p.
     """
     far = tl.min(tl.where(m_d, tl.abs(b_p), 1.0), axis=0) < 1.0
     b_key = tl.full([R, BD], float("-inf"), tl.float32)
@@ -246,7 +246,7 @@ def _reduce_range(
         b_scale, b_M, b_inverse = unit_of(b_new * b_sign[None, :], DENORMAL)
         for j in tl.static_range(BR):
             b_l = log_ratio(tiles[j], b_scale, b_M, b_inverse, DENORMAL)
-            if FORM == NORM:  # noqa: SIM102 -- known when compiled, and then not
+            if FORM == NORM:  # noqa: SIM102 -- the outer condition is known when compiled, the inner one is not
                 if far:
                     b_l = widened(b_l, tiles[j], b_scale, b_M, DENORMAL)
             b_t = _exponent(b_p[None, :], b_l)
@@ -262,7 +262,7 @@ def _reduce_range(
         b_key = tl.reshape(b_key, [BD])
     b_A = tl.sum(b_A, axis=0)
     b_T = tl.sum(b_T, axis=0)
-    # Infinite rows and rows that were removed look the same for p < 0: count the former where nothing else is there.
+    # For p < 0, infinite rows look like removed rows; count the infinite ones if there are no others.
     if tl.max(((b_key == float("-inf")) & m_d).to(tl.int32), axis=0) > 0:
         b_count = tl.zeros([BD], tl.float32)
         for k in range(start, stop, R):
@@ -305,7 +305,7 @@ def _put(
     y, extreme, scale, slope, stats, s, n, o_d, m_d, D, b_p, b_i, b_i_low, b_q, b_q_low, b_nan, b_M, b_A, b_T, b_K,
     FORM: tl.constexpr,
 ):  # fmt: skip
-    """What a whole segment s of n entries leaves."""
+    """Store the results of a whole segment s of n entries."""
     b_y, b_M, b_C, b_slope = _finish(b_p, b_i, b_i_low, b_q, b_q_low, b_nan, b_M, b_A, b_T, b_K, n, FORM)
     o_out = s * D + o_d
     tl.store(y + o_out, b_y, mask=m_d)
@@ -317,7 +317,7 @@ def _put(
 
 @triton.jit
 def _put_part(parts, i_chunk, goes_on, o_d, m_d, D, b_key, b_A, b_T, b_K, FORM: tl.constexpr):
-    """The end of a segment begun in an earlier chunk (slot 0), or one that goes on in the next (slot 1)."""
+    """The part of a segment begun in an earlier chunk (slot 0), or of one that continues in the next (slot 1)."""
     o_part = ((i_chunk.to(tl.int64) * 2 + goes_on.to(tl.int64)) * (3 if FORM == NORM else 4)) * D + o_d
     tl.store(parts + o_part, b_key, mask=m_d)
     tl.store(parts + o_part + D, b_A, mask=m_d)
@@ -332,9 +332,9 @@ def _careful_segments(
     e, e_end, asked, RELU: tl.constexpr, DENORMAL: tl.constexpr, HAS_COL: tl.constexpr, HAS_W: tl.constexpr,
     HAS_EID: tl.constexpr, FORM: tl.constexpr, BR: tl.constexpr, R: tl.constexpr, BD: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """The segments of a chunk that are asked for, one bit for every 64th, for any p.
+    """The requested segments of a chunk, one bit for every 64th, for any p.
 
-    This comes after the quick way and shares no value with it, so that it takes no registers from it.
+    This runs after the quick way and shares no value with it, so that it takes no registers from it.
     """
     o_d, m_d = channels(i_block, D, BD, EVEN)
     b_p, b_sign, b_removed, b_vanish = _channels(p, o_d, m_d, eps, FORM)
@@ -378,12 +378,12 @@ def pool_fwd_kernel(
     begin = tl.load(ptr + first)
     end = tl.load(ptr + tl.minimum(first + 1, S))
     start, until = e, last + 1
-    if FORM != NORM:  # none here, all of them below
+    if FORM != NORM:  # none of these channels here, all of them below
         until = tl.where(moderate, until, first)
         asked = tl.where(moderate, 0, -1).to(tl.int64)
     for s in range(first, until):
         stop = tl.minimum(end, e_end)
-        end = tl.load(ptr + tl.minimum(s + 2, S))  # under way while this segment is done
+        end = tl.load(ptr + tl.minimum(s + 2, S))  # loads while this segment is computed
         b_key = tl.full([BD], float("-inf"), tl.float32)
         b_A = tl.zeros([BD], tl.float32)
         b_T = tl.zeros([BD], tl.float32)
@@ -413,7 +413,7 @@ def pool_fwd_kernel(
                 _put_part(parts, i_chunk, s == last, o_d, m_d, D, b_key, b_A, b_T, b_K, FORM)
         e = stop
         begin = stop
-    if FORM != NORM:  # noqa: SIM102 -- known when compiled, and then not
+    if FORM != NORM:  # noqa: SIM102 -- the outer condition is known when compiled, the inner one is not
         if asked != 0:
             _careful_segments(
                 x, weight, ptr, col, eid, p, q, y, extreme, scale, slope, parts, eps, S, D, stats, i_chunk, i_block,
@@ -426,7 +426,7 @@ def _merge_small(
     p, q, y, extreme, scale, slope, parts, s, n, start, i_chunk, i_block, D, stats, DENORMAL: tl.constexpr,
     FORM: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """The channels of :func:`merge_fwd_kernel` that have a small p; by itself, as it has no registers to share."""
+    """The channels of :func:`merge_fwd_kernel` with small p; a separate kernel, because registers are scarce."""
     o_d = i_block * BD + tl.arange(0, BD)
     m_d = o_d < D
     b_p, b_sign, _, _ = _channels(p, o_d, m_d, 0.0, FORM)
@@ -480,7 +480,7 @@ def merge_fwd_kernel(
             y, extreme, scale, slope, stats, first, n, o_d, m_put, D, b_p, b_i, b_i_low, b_q, b_q_low, b_nan,
             b_key * b_sign, b_A, b_T, b_K, FORM,
         )  # fmt: skip
-        if FORM != NORM:  # noqa: SIM102 -- known when compiled, and then not
+        if FORM != NORM:  # noqa: SIM102 -- the outer condition is known when compiled, the inner one is not
             if tl.max((is_small(b_p) & m_d).to(tl.int32), axis=0) > 0:
                 _merge_small(
                     p, q, y, extreme, scale, slope, parts, first, n, start, i_chunk, i_block, D, stats, DENORMAL, FORM,

@@ -1,4 +1,4 @@
-"""Launching Triton kernels at less cost to the host: what is compiled is kept by a short key of the arguments."""
+"""Launches Triton kernels at less cost to the host: compiled kernels are kept under a short key of the arguments."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import Tensor
 from gnpool.ops.cuda.arithmetic import INTERPRETED
 
 _COMPILED: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
-#: From here on a compiled kernel takes all parameters in the order of its signature, constants too.
+#: From this version on, a compiled kernel takes all parameters in the order of its signature, constants too.
 _DIRECT = not INTERPRETED and tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 4)
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
-    """``kernel[grid](*arguments, **constants)``; ``arguments`` are the first parameters, in order.
+    """Run ``kernel[grid](*arguments, **constants)``; ``arguments`` are the first parameters, in order.
 
     Triton binds and inspects every argument at every launch, which takes longer than many of these kernels run. Its
-    choice of a compiled kernel depends on no more than the key here says: types, alignment, and numbers by their kind.
+    choice of a compiled kernel depends only on what the key contains: types, alignment, and the kind of each number.
     """
     if not _DIRECT:
         kernel[grid](*arguments, **constants)
@@ -36,7 +36,7 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any
 
 
 def _kind(argument: Any) -> Any:
-    """All that a compiled kernel may assume about an argument."""
+    """All facts about an argument that a compiled kernel may assume."""
     if isinstance(argument, Tensor):
         return argument.dtype, argument.data_ptr() % 16
     if isinstance(argument, int):
@@ -45,13 +45,13 @@ def _kind(argument: Any) -> Any:
 
 
 def device_of(x: Tensor) -> contextlib.AbstractContextManager[object]:
-    """Makes the device of x the current one, on which Triton launches, if it is not."""
+    """Make the device of x the current one, on which Triton launches, if it is not."""
     elsewhere = x.is_cuda and x.device.index != torch.cuda.current_device()
     return torch.cuda.device(x.device) if elsewhere else contextlib.nullcontext()
 
 
 def cdiv(a: int, b: int) -> int:
-    """a / b, rounded up. Triton's own takes many times as long."""
+    """a / b, rounded up. Triton's own function takes many times as long."""
     return -(-a // b)
 
 

@@ -1,17 +1,17 @@
-r"""The power mean for |p| < 1, through p = 0: what the forward kernels do where 1/p would take all digits.
+r"""The power mean for |p| < 1, through p = 0, for the forward kernels: there 1/p would take all digits.
 
 Everything is measured by a unit u0 near the mean. With l = log2(u / u0), x = ln 2 p l and
 
     psi(x) = (e^x - 1 - x) / x^2       E0 = 1 + x psi = (e^x - 1) / x       E1 = E0 - psi = ((x - 1) e^x + 1) / x^2
 
-which are smooth through 0, three sums over the k rows suffice: F = sum l E0, A = sum e^x and S = sum l^2 E1. Then
+which are smooth through 0, three sums over the k rows are enough: F = sum l E0, A = sum e^x and S = sum l^2 E1. Then
 
     log2(M_p / u0) = c = log2(1 + z) / p      with z = ln 2 p F / k = A / k - 1
     d log M_p / dp = ln 2^2 G / k             with G / k = S / A - c^2 psi(-ln 2 p c)
 
-The difference in G is that of a variance: it is good if c is small beside the spread. If it is not, or c or z is large,
-the rows are read again with the M_p just found as the unit. A range of rows leaves m = M_p, k and G as its part, and a
-part is to the sums what a row is: k l E0, k e^x and e^x G + k l^2 E1, with l of its m.
+The difference in G is a variance, so it is accurate if c is small beside the spread. If it is not, or c or z is large,
+the rows are read again with the M_p just found as the unit. A range of rows stores m = M_p, k and G as its part. A part
+enters the sums like a row, by k l E0, k e^x and e^x G + k l^2 E1, with l of its m.
 """
 
 # ruff: noqa: D103 -- the parameters are described where backend.py launches the kernels
@@ -25,9 +25,9 @@ import triton.language as tl
 
 from gnpool.ops.cuda.arithmetic import LN2, entries, exp2, log2, log_ratio, magnitude, reciprocal
 
-SMALL = tl.constexpr(1.0)  # |p| below it goes this way
-TRIES = tl.constexpr(3)  # one is the rule, two find the mean from any unit; the third is for units that overflow
-FAR = tl.constexpr(1e18)  # in place of an infinite logarithm: its square is still a float
+SMALL = tl.constexpr(1.0)  # |p| below it is computed here
+TRIES = tl.constexpr(3)  # usually one; two find the mean from any unit; the third is for units that overflow
+FAR = tl.constexpr(1e18)  # replaces an infinite logarithm: its square is still a float
 
 
 @triton.jit
@@ -51,7 +51,7 @@ def _psi(b_x):
 
 @triton.jit
 def _parts_of(b_u, DENORMAL: tl.constexpr):
-    """A positive float as whole power of two and mantissa in [1, 2)."""
+    """A positive float as an integer power of two and a mantissa in [1, 2)."""
     b_low = 0.0
     if DENORMAL:
         m = b_u < 1e-30
@@ -64,7 +64,7 @@ def _parts_of(b_u, DENORMAL: tl.constexpr):
 
 @triton.jit
 def _log_ratio(b_u, b_whole, b_M, b_inverse, DENORMAL: tl.constexpr):
-    """log2(u / u0) as a whole number and a rest within 1/2; u0 is given in parts. Not finite where it has no value."""
+    """log2(u / u0) as an integer and a rest within 1/2; u0 is given in parts. Not finite if it has no value."""
     b_high, b_mantissa = _parts_of(b_u, DENORMAL)
     b_ratio = b_mantissa * b_inverse
     b_step = tl.where(b_ratio > 1.4142135, 1.0, tl.where(b_ratio < 0.70710678, -1.0, 0.0))
@@ -77,9 +77,9 @@ def _log_ratio(b_u, b_whole, b_M, b_inverse, DENORMAL: tl.constexpr):
 
 @triton.jit
 def _terms(b_u, b_whole, b_M, b_inverse, b_p, DENORMAL: tl.constexpr):
-    """l E0 as a whole number and a rest, l^2 E1 and e^x of u, with u0 in parts.
+    """l E0 as an integer and a rest, l^2 E1 and e^x of u, with u0 in parts.
 
-    Where the limit is known without a sum, at 0 or infinity, l counts as 0.
+    If the limit is known without a sum, at 0 or infinity, l counts as 0.
     """
     b_high, b_low = _log_ratio(b_u, b_whole, b_M, b_inverse, DENORMAL)
     b_low = tl.where(((b_u == float("inf")) & (b_p >= 0)) | ((b_u == 0) & (b_p <= 0)), 0.0, b_low)
@@ -87,7 +87,7 @@ def _terms(b_u, b_whole, b_M, b_inverse, b_p, DENORMAL: tl.constexpr):
     b_low = tl.minimum(b_low, FAR, propagate_nan=tl.PropagateNan.ALL)
     b_l = b_high + b_low
     b_t = b_p * b_l
-    b_e = exp2(tl.minimum(b_t, 120.0, propagate_nan=tl.PropagateNan.ALL))  # beyond is for another unit
+    b_e = exp2(tl.minimum(b_t, 120.0, propagate_nan=tl.PropagateNan.ALL))  # larger values need another unit
     b_x = b_t * LN2
     m_near = tl.abs(b_x) < 1.0
     b_psi = _psi(tl.where(m_near, b_x, 0.0))
@@ -101,7 +101,7 @@ def _terms(b_u, b_whole, b_M, b_inverse, b_p, DENORMAL: tl.constexpr):
 
 @triton.jit
 def _add(b_sum, b_lost, b_term):
-    """The sum with one term more, and what it has lost to rounding (to be subtracted)."""
+    """The sum with one more term, and its rounding error (to be subtracted)."""
     b_term = b_term - b_lost
     b_new = b_sum + b_term
     return b_new, (b_new - b_sum) - b_term
@@ -109,9 +109,9 @@ def _add(b_sum, b_lost, b_term):
 
 @triton.jit
 def _settle(b_unit, b_W, b_F, b_A, b_S, b_K, b_p, m_d):
-    """m and G of a range from its sums in a unit, F as two; the unit to try next, and whether one should.
+    """m and G of a range from its sums in a unit, F as two numbers; the next unit, and whether it should be tried.
 
-    c is a whole number and a rest as well, so that no digit of m is lost to its size.
+    c is an integer and a rest as well, so that its size costs m no digit.
     """
     b_over = 1.0 / tl.maximum(b_K, 1.0)
     b_whole = tl.floor(b_W * b_over)
@@ -129,28 +129,28 @@ def _settle(b_unit, b_W, b_F, b_A, b_S, b_K, b_p, m_d):
     b_series = tl.fma(b_square, b_series, 0.33333333) * b_square
     b_rest += b_mean * tl.fma(-b_s, b_series, b_series - b_s)  # log(1 + z) / z - 1
     b_outer = log2(b_A * b_over) / tl.where(m_inner | (b_p == 0), 1.0, b_p)
-    b_outer = tl.minimum(b_outer, 1e4, propagate_nan=tl.PropagateNan.ALL)  # infinite where all powers vanish
+    b_outer = tl.minimum(b_outer, 1e4, propagate_nan=tl.PropagateNan.ALL)  # infinite if all powers vanish
     b_outer = tl.maximum(b_outer, -1e4, propagate_nan=tl.PropagateNan.ALL)
     b_whole = tl.where(m_inner, b_whole, tl.floor(b_outer))
     b_rest = tl.where(m_inner, b_rest, b_outer - tl.floor(b_outer))
     b_c = b_whole + b_rest
-    b_total = tl.where(m_inner, 1.0 + b_z, b_A * b_over)  # A / k, the first with more digits
+    b_total = tl.where(m_inner, 1.0 + b_z, b_A * b_over)  # A / k; the first has more digits
     b_w = tl.minimum(tl.maximum(b_p * b_c * LN2, -1.0), 1.0)
     b_G = tl.where(b_total > 0, tl.maximum(b_S * b_over / b_total - b_c * b_c * _psi(-b_w), 0.0), 0.0)
     b_square = b_c * b_c  # a large c has lost digits by its size alone
     m_bad = (b_K > 0) & m_d & ~(m_inner & (b_square <= tl.minimum(16.0 * b_G + 1e-9, 256.0)))
 
     b_half = tl.floor(0.5 * b_whole)
-    b_m = b_unit * exp2(b_half) * exp2(b_whole - b_half) * exp2(b_rest)  # in steps: no further than m
+    b_m = b_unit * exp2(b_half) * exp2(b_whole - b_half) * exp2(b_rest)  # in steps, so that only m itself can overflow
     b_next = tl.where(m_bad & (b_m > 0) & (b_m < float("inf")), b_m, b_unit)
     return b_m, b_G * b_K, b_next, tl.max(m_bad.to(tl.int32), axis=0) > 0
 
 
 @triton.jit
 def _part(b_m, b_G, b_K, b_least, b_most, b_endless, b_p):
-    """A part as the kernels keep it, sign * m, A, T and K, from the sums, the extremes and how many are infinite.
+    """A part as the kernels keep it, sign * m, A, T and K, from the sums, the extremes and the number of infinite rows.
 
-    A is k and T is G, but for an infinite m: there A counts the rows that are, as it does for other p, and T is 0.
+    A is k and T is G, unless m is infinite; then A counts the infinite rows, as it does for other p, and T is 0.
     """
     m_zero = (b_least == 0) & (b_p <= 0)
     m_endless = (b_most == float("inf")) & ((b_p >= 0) | (b_least == float("inf"))) & ~m_zero
@@ -231,7 +231,7 @@ def mean_range(
 
 @triton.jit
 def merge_means(parts, start, i_chunk, o_d, m_d, D, b_p, DENORMAL: tl.constexpr, BR: tl.constexpr, BD: tl.constexpr):
-    """The part that the parts of a segment make together: slots 1 of the chunks from start on, slot 0 of the last."""
+    """The part of a whole segment, from its parts: slots 1 of the chunks from start on, slot 0 of the last."""
     b_unit = tl.full([BD], 1.0, tl.float32)
     b_m = tl.zeros([BD], tl.float32)
     b_G = tl.zeros([BD], tl.float32)
@@ -283,7 +283,7 @@ def merge_means(parts, start, i_chunk, o_d, m_d, D, b_p, DENORMAL: tl.constexpr,
 
 @triton.jit
 def load_parts(parts, k, i_chunk, o_d, m_d, D, BR: tl.constexpr, SLOTS: tl.constexpr):
-    """The parts of BR chunks from k to i_chunk, (BR, BD) each; one that is not there is of nothing."""
+    """The parts of BR chunks from k to i_chunk, (BR, BD) each; a missing part is empty."""
     o_i = k + tl.arange(0, BR)
     o_part = (o_i.to(tl.int64) * 2 + (o_i < i_chunk).to(tl.int64)) * SLOTS
     m = (o_i <= i_chunk)[:, None] & m_d[None, :]
