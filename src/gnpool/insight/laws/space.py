@@ -110,9 +110,9 @@ class Sample:
         """The arrays of a list of PyG graphs."""
         sizes = np.array([graph.num_nodes for graph in graphs], dtype=np.int64)
         starts = np.concatenate([[0], np.cumsum(sizes)])
-        width = 0 if graphs[0].x is None else graphs[0].x.view(int(sizes[0]), -1).size(1)
+        width = 0 if graphs[0].x is None else math.prod(graphs[0].x.shape[1:])
         columns = [
-            np.ones((int(n), 0)) if width == 0 else graph.x.detach().cpu().double().view(int(n), -1).numpy()
+            np.ones((int(n), 0)) if width == 0 else graph.x.detach().cpu().double().reshape(int(n), width).numpy()
             for graph, n in zip(graphs, sizes, strict=True)
         ]  # fmt: skip
         edges = [
