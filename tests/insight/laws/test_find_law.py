@@ -506,3 +506,17 @@ def test_targets_must_be_as_many_as_the_level_says():
     given = [Data(x=one.x, y=torch.ones(1, 2)) for one in sets(40, lambda x: x.sum())]
     with pytest.raises(ValueError, match="there must be 40 targets, got 80"):
         find_law(given, level="set")
+
+
+def test_graphs_have_the_same_features():
+    given = sets(40, lambda x: x.sum())
+    given[3].x = given[3].x.repeat(1, 2)
+    with pytest.raises(ValueError, match=r"same features, got \[1, 2\] columns"):
+        find_law(given)
+
+
+def test_a_law_of_classes_without_rivals_says_how_far_its_cuts_reach():
+    found = find_law(sets(100, lambda x: float(x.mean() > 0.5)), classes=True)
+    assert (found.verdict, found.rivals) == ("law", ())
+    assert found.trusted_size < 16 * found.largest
+    assert str(found.trusted_size) in found.trust()

@@ -112,10 +112,19 @@ class Finding:
             return "It fits the given targets to the last digit."
         return f"What it leaves is {100 * self.noise:.2g} % of the targets{', which is noise' * self.found}."
 
+    def _other_cuts(self) -> str:
+        """What other cuts of a law of classes, which explain the data as well, say about larger sizes."""
+        if self.trusted_size >= self.largest * FACTORS[-1]:
+            return ""
+        words = f"but other cuts do; up to {self.trusted_size} {self.measure} they give at most"
+        if self.trusted_size <= self.largest:
+            words = f"but other cuts do; beyond {self.largest} {self.measure} they give more than"
+        return f", {words} {100 * self.tolerance:.2g} % of the targets another class"
+
     def trust(self) -> str:
         """Up to which size to trust the formula, and which other formulas are possible, in words."""
         if self.found and not self.rivals:
-            return "No other formula explains the data as well."
+            return f"No other formula explains the data as well{self._other_cuts()}."
         words = []
         if self.alternatives:
             more = len(self.alternatives) - 1
