@@ -27,7 +27,7 @@ def test_a_fitted_ratio_costs_half_of_the_logarithm_of_the_rows() -> None:
     matrix = Matrix([Term(0, (Point(1.0, 1.0),)), Term(1, (Point(1.0, 1.0),))], values, np.array([1.0, 2.0]), 2)
     fitted = classes._pair_rules(matrix, (0, 1), y)[0]
     assert fitted.factors[1] == pytest.approx(0.73, rel=0.1)
-    free = classes._rule(matrix, (0, 1), fitted.factors, 0.0, y, 2)
+    free = classes.rule_of(matrix, (0, 1), fitted.factors, 0.0, y, 2)
     assert fitted.length - free.length == pytest.approx(math.log(400) / 2 + search.RANGE + search.ANOTHER)
 
 
