@@ -63,6 +63,9 @@ def test_categories() -> None:
     assert notes == ["1 nodes have a category of 'c' that was not seen in training"]
     numbered = Preprocessing.learn(table_of([0, 1], ("6", "7")))
     assert numbered.apply(table_of([7.0, 6.0]))[0].tolist() == [[0, 1], [1, 0]]
+    mixed = Preprocessing.learn(table_of([0, 1, 2, -1], ("6", "7", "x")))
+    x, notes = mixed.apply(table_of([7.0, NAN]))  # without words the column is read as numbers
+    assert (x.tolist(), notes) == ([[0, 1, 0, 0], [0, 0, 0, 1]], [])
 
 
 def test_columns_at_prediction() -> None:

@@ -418,3 +418,9 @@ def _float(inputs: dict[str, Any]) -> dict[str, Any]:
 def test_errors(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("rounds", [0, 2.5, True, "often"])
+def test_rounds_are_a_positive_integer_or_a_name(rounds):
+    with pytest.raises(ValueError, match="'rounds' must be"):
+        RecurrentNet(2, rounds=rounds)

@@ -17,6 +17,7 @@ from gnpool.insight import CrystalAggregation
 from gnpool.models import SavedModelError, load_model, load_saved, save_model
 from gnpool.models import folder as folders
 from gnpool.models.hub import hub_files
+from gnpool.nn import set_sizes
 
 X = torch.tensor([[1.0, -2.0], [0.5, 3.0], [2.0, 1.0], [0.0, 4.0], [1.5, 1.5]])
 EDGES = torch.tensor([[1, 0, 2, 1, 4, 3], [0, 1, 1, 2, 3, 4]])
@@ -308,3 +309,22 @@ def test_a_description_that_does_not_fit_is_not_written(spec: Any, message: str,
     with pytest.raises(SavedModelError, match=message):
         save_model(tmp_path / "model", make("SetNet", {"in_channels": 2}), spec)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_measured_sizes_come_back(tmp_path: Path) -> None:
+    arguments = {"in_channels": 2, "pool": "gnpg", "pool_options": {"start": "sum"}, "hidden": 4}
+    model = make("SetNet", arguments)
+    assert set_sizes(model, X, ptr=PTR) == {"pool": 2.5}
+    folder = save_model(tmp_path / "model", model, {"class": "SetNet", "arguments": arguments})
+    again = load_saved(folder)
+    assert torch.equal(run(again.model), run(model))
+    assert torch.equal(run(load_model(save_model(tmp_path / "twice", again.model, again.spec))), run(model))
+    description = json.loads((folder / "model.json").read_text())
+    for wrong in ({"pool": -1.0}, {"pool": True}, {"pool": "2"}, {"out": 2.0}, {"nowhere": 2.0}, [2.0]):
+        description["spec"]["sizes"] = wrong
+        (folder / "model.json").write_text(json.dumps(description))
+        with pytest.raises(SavedModelError):
+            load_model(folder)
+    del description["spec"]["sizes"]  # as in older folders
+    (folder / "model.json").write_text(json.dumps(description))
+    assert load_model(folder).pool.size == 16.0

@@ -140,6 +140,20 @@ def test_a_diverging_start_leaves_the_others_alone():
     assert found.choice.best["loss"].value == pytest.approx(alone.choice.best["loss"].value, rel=1e-5)
 
 
+def test_several_plans_share_a_checkpoint_folder_and_seeds_that_can_be_read_once(tmp_path):
+    given = {"starts": ["sum"], "settings": Setting(lr=1e-2, optimizer="adam"), "epochs": 2, "checkpoint": tmp_path}
+    found, again = (fit_portfolio([small, split], sets(), squared, seeds=iter([3, 4]), **given) for _ in range(2))
+    assert [[run.seed for run in fit.runs] for fit in found.fits] == [[3, 4], [3, 4]]
+    assert again.losses == found.losses
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plan1", "plan2"]
+
+
+def test_the_default_starts_draw_no_random_numbers():
+    before = torch.get_rng_state()
+    fit_portfolio(small, sets(), squared, settings=Setting(lr=1e-2, optimizer="adam"), epochs=1)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_errors():
     with pytest.raises(ValueError, match="'starts' must be a list of names, got 'sum'"):
         fit_portfolio(small, sets(), squared, starts="sum")

@@ -198,7 +198,9 @@ def _fill(rule: Rule, column: Column, out: NDArray[np.float32]) -> list[str]:
     if rule.kind == "one-hot":
         words = column.categories
         if words is None:  # the same numbers, which were read as words in training
-            kept, values = np.unique(values, return_inverse=True)
+            absent = np.isnan(values)
+            kept, values = np.unique(np.where(absent, 0.0, values), return_inverse=True)
+            values = np.where(absent, -1, values)
             words = tuple(f"{value:.15g}" for value in kept.tolist())
         places = {name: k for k, name in enumerate(rule.categories)}
         at = np.array([*(places.get(word, -1) for word in words), -2])[values]

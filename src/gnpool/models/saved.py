@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from torch import Tensor
 from gnpool.insight.crystal import CrystalAggregation
 from gnpool.models.checked import check_arguments, check_part, check_tensors
 from gnpool.models.folder import write_folder
+from gnpool.nn import GNPAggregation
 from gnpool.store.regular import read_regular
 
 FORMAT = 1
@@ -114,6 +116,7 @@ def model_files(
     plain = _plain_spec(spec, "save_model: 'spec'")
     plain["replaced"] = {path: _describe_part(part) for path, part in _parts_of(model).items()}
     plain["unbiased"] = _without_bias(model)
+    plain["sizes"] = _sizes_of(model)
     kept = {name: value.detach().cpu().clone().contiguous() for name, value in model.state_dict().items()}
     _build(plain, kept)  # an error now if it could not be read back
     weights = safetensors.torch.save(kept)
@@ -247,10 +250,12 @@ def _plain_spec(spec: Any, where: str) -> dict[str, Any]:
     if not isinstance(spec, Mapping) or not isinstance(got, str) or got not in NETWORKS:
         raise SavedModelError(f"{where} must have as 'class' one of {', '.join(NETWORKS)}, got {got!r:.60}")
     arguments, replaced, unbiased = spec.get("arguments", {}), spec.get("replaced", {}), spec.get("unbiased", [])
+    sizes = spec.get("sizes", {})
     paths = isinstance(unbiased, list) and all(isinstance(path, str) for path in unbiased)
-    if not isinstance(arguments, Mapping) or not isinstance(replaced, Mapping) or not paths:
+    if not all(isinstance(part, Mapping) for part in (arguments, replaced, sizes)) or not paths:
         raise SavedModelError(f"{where} must have 'arguments' by name")
-    return {"class": spec["class"], "arguments": dict(arguments), "replaced": dict(replaced), "unbiased": unbiased}
+    named = {"arguments": dict(arguments), "replaced": dict(replaced), "sizes": dict(sizes)}
+    return {"class": spec["class"], **named, "unbiased": unbiased}
 
 
 def _build(spec: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> torch.nn.Module:
@@ -273,6 +278,8 @@ def _build(spec: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> torch.nn.M
                 if not isinstance(layer, torch.nn.Linear):
                     raise ValueError(f"{path!r} is not a linear layer")
                 layer.register_parameter("bias", None)
+            for path, size in spec["sizes"].items():
+                _set_size(model.get_submodule(path), path, size)
     except Exception as error:  # constructors may raise anything for the values of a file
         raise SavedModelError(f"{spec['class']} cannot be built from its description ({_one_line(error)})") from error
     wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
@@ -301,6 +308,18 @@ def _parts_of(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
 def _without_bias(model: torch.nn.Module) -> list[str]:
     """The linear layers without a bias, since crystallizing may have dropped biases that the description has."""
     return [path for path, layer in model.named_modules() if isinstance(layer, torch.nn.Linear) and layer.bias is None]
+
+
+def _sizes_of(model: torch.nn.Module) -> dict[str, float]:
+    """The usual size of each GNP, which may have been measured after the model was made."""
+    return {path: layer.size for path, layer in model.named_modules() if isinstance(layer, GNPAggregation)}
+
+
+def _set_size(layer: torch.nn.Module, path: str, size: Any) -> None:
+    number = isinstance(size, (int, float)) and not isinstance(size, bool)
+    if not isinstance(layer, GNPAggregation) or not number or not 0 < size < math.inf:
+        raise ValueError(f"{path!r} must be a GNPAggregation and its size above 0 and finite, got {size!r:.40}")
+    layer.size = size
 
 
 def _describe_part(part: Any) -> dict[str, Any]:

@@ -21,6 +21,10 @@ def set_sizes(model: torch.nn.Module, *args: Any, **kwargs: Any) -> dict[str, fl
     Call it once before training, on a batch like those of the training. Weights, exponents and the statistics of batch
     norms stay as they are.
 
+    .. note::
+        ``size`` is not in the ``state_dict``. A copy of the model and :func:`gnpool.save_model` keep it. Whoever loads
+        a ``state_dict`` into a new model must set the sizes again: the outputs differ otherwise.
+
     Args:
         model (torch.nn.Module): Any module with :class:`gnpool.GNPAggregation` inside.
         *args (optional): What the model is called with.

@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from gnpool.training.fit import fit_many
 from gnpool.training.program import Loss
 from gnpool.training.result import Fit, Outcome
 from gnpool.training.settings import Setting
+from gnpool.training.stack import seeded
 
 Plan = Callable[[], torch.nn.Module] | torch.nn.Module
 STARTS = ("sum", "mean")  # of each layer; networks are usually built with these two poolings
@@ -115,7 +117,8 @@ def fit_portfolio(
         epochs (int, optional): How often to walk through the training data. (default: ``100``)
         schedule (callable, optional): Factor of all rates as a function of the epoch. (default: 1 for the first half of
             the epochs, then down to a hundredth)
-        **options (optional): Further options of :func:`fit_many`, such as ``batch_size`` and ``device``.
+        **options (optional): Further options of :func:`fit_many`, such as ``batch_size`` and ``device``. With several
+            plans each has its own folder in ``checkpoint``.
 
     Returns:
         Portfolio: The best model, the run it comes from, and all runs.
@@ -151,18 +154,20 @@ def fit_portfolio(
         train, validation = _hold_out(train)
     grid = [settings] if isinstance(settings, Setting) else list(settings)
     rates = functools.partial(falling, epochs) if schedule is None else schedule
-    fits = []
-    for plan in plans:
+    seeds = seeds if isinstance(seeds, int) else list(seeds)
+    folder, fits = options.pop("checkpoint", None), []
+    for number, plan in enumerate(plans, start=1):
         make = functools.partial(_renewed, plan) if isinstance(plan, torch.nn.Module) else plan
         runs = [
             dataclasses.replace(setting, start=start)
-            for start in (default_starts(make()) if starts is None else starts)
+            for start in (default_starts(seeded(make, 0)) if starts is None else starts)
             for setting in grid
         ]
         fits.append(
             fit_many(
                 make, train, loss, runs,
-                seeds=seeds, epochs=epochs, validation=validation, schedule=rates, **options,
+                seeds=seeds, epochs=epochs, validation=validation, schedule=rates,
+                checkpoint=folder if folder is None or len(plans) == 1 else Path(folder) / f"plan{number}", **options,
             )
         )  # fmt: skip
     fit = min(fits, key=lambda fit: validation_loss(fit.best()))

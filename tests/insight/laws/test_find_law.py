@@ -477,3 +477,46 @@ def test_terms_that_are_equal_everywhere_are_no_rivals():
     sizes = [int(torch.randint(5, 15, (), generator=generator)) for _ in range(100)]
     found = find_law([Data(x=torch.ones(n, 1), y=torch.tensor([1.0 / n])) for n in sizes])
     assert (found.verdict, str(found.law), found.alternatives) == ("law", "y = 1/n", ())
+
+
+def test_a_class_that_never_occurs_is_never_predicted():
+    generator = torch.Generator().manual_seed(0)
+    draws = [torch.rand(3 + k % 7, 1, generator=generator) for k in range(100)]
+    found = find_law([Data(x=x, y=2 * (x.max() > 0.9).long()) for x in draws], classes=True)
+    assert (found.verdict, found.law.order) == ("law", (0, 2))
+    assert found.law.predict([Data(x=torch.full((5, 1), value)) for value in (0.1, 100.0)]).tolist() == [0.0, 2.0]
+    assert find_law([Data(x=x, y=torch.tensor(3)) for x in draws], classes=True).verdict == "nothing"
+
+
+def test_features_that_are_not_finite_are_an_error():
+    given = sets(40, lambda x: x.sum())
+    given[7].x[0] = math.nan
+    with pytest.raises(ValueError, match="every feature must be finite"):
+        find_law(given)
+
+
+def test_an_empty_graph_is_an_error():
+    given = sets(40, lambda x: x.sum())
+    given[7] = Data(x=torch.zeros(0, 1), y=torch.zeros(1))
+    with pytest.raises(ValueError, match="graph 7"):
+        find_law(given)
+
+
+def test_targets_must_be_as_many_as_the_level_says():
+    given = [Data(x=one.x, y=torch.ones(1, 2)) for one in sets(40, lambda x: x.sum())]
+    with pytest.raises(ValueError, match="there must be 40 targets, got 80"):
+        find_law(given, level="set")
+
+
+def test_graphs_have_the_same_features():
+    given = sets(40, lambda x: x.sum())
+    given[3].x = given[3].x.repeat(1, 2)
+    with pytest.raises(ValueError, match=r"same features, got \[1, 2\] columns"):
+        find_law(given)
+
+
+def test_a_law_of_classes_without_rivals_says_how_far_its_cuts_reach():
+    found = find_law(sets(100, lambda x: float(x.mean() > 0.5)), classes=True)
+    assert (found.verdict, found.rivals) == ("law", ())
+    assert found.trusted_size < 16 * found.largest
+    assert str(found.trusted_size) in found.trust()

@@ -115,8 +115,9 @@ def rule_of(
 ) -> Rule:
     """The rule that cuts a sum of terms in the best places; ``price`` is the length of its factors."""
     score = matrix.values[:, list(columns)] @ np.array(factors)
-    means = [score[y == k].mean() if (y == k).any() else math.inf for k in range(count)]
-    order = tuple(int(k) for k in np.argsort(means, kind="stable"))
+    present = np.unique(y)  # a class that never occurs has no interval
+    means = [score[y == k].mean() for k in present]
+    order = tuple(int(k) for k in present[np.argsort(means, kind="stable")])
     cuts = tuple(_cut(score, y, low, high) for low, high in itertools.pairwise(order))
     cuts = tuple(np.maximum.accumulate(np.array(cuts)).tolist())
     classes = np.array(order)[np.searchsorted(np.array(cuts), score, side="left")]

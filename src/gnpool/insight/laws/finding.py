@@ -112,10 +112,19 @@ class Finding:
             return "It fits the given targets to the last digit."
         return f"What it leaves is {100 * self.noise:.2g} % of the targets{', which is noise' * self.found}."
 
+    def _other_cuts(self) -> str:
+        """What other cuts of a law of classes, which explain the data as well, say about larger sizes."""
+        if self.trusted_size >= self.largest * FACTORS[-1]:
+            return ""
+        words = f"but other cuts do; up to {self.trusted_size} {self.measure} they give at most"
+        if self.trusted_size <= self.largest:
+            words = f"but other cuts do; beyond {self.largest} {self.measure} they give more than"
+        return f", {words} {100 * self.tolerance:.2g} % of the targets another class"
+
     def trust(self) -> str:
         """Up to which size to trust the formula, and which other formulas are possible, in words."""
         if self.found and not self.rivals:
-            return "No other formula explains the data as well."
+            return f"No other formula explains the data as well{self._other_cuts()}."
         words = []
         if self.alternatives:
             more = len(self.alternatives) - 1
@@ -178,6 +187,14 @@ def find_law(
     level = level or level_of(graphs)
     y = np.concatenate([graph.y.detach().cpu().double().reshape(-1).numpy() for graph in graphs])
     whole = Sample.of(graphs)
+    empty = np.flatnonzero(np.diff(whole.starts) == 0)
+    if len(empty):
+        raise ValueError(f"find_law: graph {empty[0]} (from 0) has no nodes")
+    if not np.isfinite(whole.x).all():
+        raise ValueError("find_law: every feature must be finite; remove graphs whose 'x' has a NaN or infinite value")
+    wanted = int(whole.starts[-1]) if level == "node" else len(graphs)
+    if len(y) != wanted:
+        raise ValueError(f"find_law: with level={level!r} there must be {wanted} targets, got {len(y)}")
     names = tuple(features) if features is not None else _names(whole.x.shape[1] - 1)
     return find_law_of(whole, y, level, names, classes)
 
@@ -278,7 +295,7 @@ def _find_classes(problem: _Problem) -> Finding:
     if (problem.y != np.floor(problem.y)).any() or problem.y.min() < 0 or count > MOST_CLASSES:
         raise ValueError(f"find_law: classes must be numbered from 0, at most {MOST_CLASSES} of them")
     spread = 1 - float(np.bincount(problem.y.astype(np.int64)).max()) / len(problem.y)
-    if count < 2 or anything_of_classes(problem.matrix, y, count) > NOTHING:
+    if len(np.unique(y)) < 2 or anything_of_classes(problem.matrix, y, count) > NOTHING:
         return problem.nothing(spread)
     rules = search_classes(problem.matrix, y, count)
     rules = rules_with_twins(rules, problem.matrix, problem.sample, problem.level, y, count)

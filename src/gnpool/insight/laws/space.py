@@ -110,9 +110,12 @@ class Sample:
         """The arrays of a list of PyG graphs."""
         sizes = np.array([graph.num_nodes for graph in graphs], dtype=np.int64)
         starts = np.concatenate([[0], np.cumsum(sizes)])
-        width = 0 if graphs[0].x is None else graphs[0].x.view(int(sizes[0]), -1).size(1)
+        widths = [0 if graph.x is None else math.prod(graph.x.shape[1:]) for graph in graphs]
+        width = widths[0]
+        if len(set(widths)) > 1:
+            raise ValueError(f"all graphs must have the same features, got {sorted(set(widths))} columns of 'x'")
         columns = [
-            np.ones((int(n), 0)) if width == 0 else graph.x.detach().cpu().double().view(int(n), -1).numpy()
+            np.ones((int(n), 0)) if width == 0 else graph.x.detach().cpu().double().reshape(int(n), width).numpy()
             for graph, n in zip(graphs, sizes, strict=True)
         ]  # fmt: skip
         edges = [

@@ -106,7 +106,7 @@ class RecurrentNet(Network):
         super().__init__()
         if output not in OUTPUTS:
             raise ValueError(f"RecurrentNet: 'output' must be one of {OUTPUTS}, got {output!r}")
-        if rounds not in ROUNDS and (isinstance(rounds, (bool, str)) or rounds < 1):
+        if rounds not in ROUNDS and (isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1):
             raise ValueError(f"RecurrentNet: 'rounds' must be a positive integer or one of {ROUNDS}, got {rounds!r}")
         if norm not in (None, "layer"):
             raise ValueError(f"RecurrentNet: 'norm' must be 'layer' or None, got {norm!r}")
