@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import copy
+import fcntl
 import functools
 import json
 import os
@@ -29,11 +30,20 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 @functools.cache
 def smoke_folder() -> Path:
-    """A folder with the smoke results of all tables, made by the first who asks."""
-    folder = Path(tempfile.mkdtemp(prefix="gnpool-smoke-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    reproduce(list(TABLES), folder, preset="smoke", jobs=1)
-    return folder
+    """A folder with the smoke results of all tables.
+
+    The first process of a test run that asks makes them, and each process has a copy of its own.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    shared, mine = Path(tempfile.gettempdir()) / f"gnpool-smoke-{run}", Path(tempfile.mkdtemp(prefix="gnpool-smoke-"))
+    shared.mkdir(exist_ok=True)
+    for folder in (shared, mine):
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with (shared / "making").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "made" / "results.json").exists():
+            reproduce(list(TABLES), shared / "made", preset="smoke", jobs=1)
+    return Path(shutil.copytree(shared / "made", mine, dirs_exist_ok=True))
 
 
 def smoke_results() -> dict[str, dict[str, Any]]:
