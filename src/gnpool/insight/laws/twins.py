@@ -60,7 +60,7 @@ def parting(matrix: Matrix, column: int, sample: Sample, level: Level) -> list[i
     found = []
     for term in twins:
         here = _behaviour(term, sample, larger)
-        if all(np.abs(here - other).max() > SAME * np.abs(other).max() for other in seen):
+        if not any(np.abs(here - other).max() <= SAME * np.abs(other).max() for other in seen):  # NaN parts, too
             seen.append(here)
             found.append(matrix.column(term, values_of(term, sample)[: len(matrix.values)]))
     return found
