@@ -214,6 +214,16 @@ def branches_table(runs: list[dict[str, Any]]) -> str:
     return table(["task", *list(forms)[:2], "chosen among both"], rows)
 
 
+def sizes_table(runs: list[dict[str, Any]]) -> str:
+    """The plain loop with the default usual size beside measured ones, seed by seed."""
+    rows = []
+    for law, convolution in dict.fromkeys((run["law"], run["convolution"]) for run in runs):
+        mine = [run for run in runs if (run["law"], run["convolution"]) == (law, convolution)]
+        cells = [[run["error"] for run in mine if run["sizes"] == sizes] for sizes in ("16", "measured")]
+        rows.append([LAWS[law].text, f"`{convolution}`", *(", ".join(map(percent, errors)) for errors in cells)])
+    return table(["law", "convolution", "size 16", "measured sizes"], rows)
+
+
 def norms_table(runs: list[dict[str, Any]]) -> str:
     """GOOD-Motif without batch norm: accuracies on validation graphs, seed by seed, for each change."""
     shown = [run for run in runs if run["lr"] == TRIAL_RATE]
@@ -364,9 +374,14 @@ def crystal_blocks() -> dict[str, str]:
     return {"crystals": f"{crystals_counts(runs)}\n\n{crystals_table(runs)}"}
 
 
+def trial_runs(name: str) -> list[dict[str, Any]]:
+    """The stored runs of a trial."""
+    found: list[dict[str, Any]] = json.loads((RESULTS / "trials" / "runs.json").read_text(encoding="utf-8"))[name]
+    return found
+
+
 def blocks() -> dict[str, str]:
     """Every generated part of the page on learning, by name."""
-    trials = json.loads((RESULTS / "trials" / "runs.json").read_text(encoding="utf-8"))
     laws, held = read_runs(RESULTS / "laws.json"), read_runs(RESULTS / "held.json")
     again, held_again = read_runs(RESULTS / "laws-1.json"), read_runs(RESULTS / "held-1.json")
     return {
@@ -381,8 +396,8 @@ def blocks() -> dict[str, str]:
         "held again counts": counts(held_again),
         "motif": motif_table(read_runs(RESULTS / "motif.json")),
         "tasks": tasks_table(read_runs(RESULTS / "paper_tasks.json")),
-        "norms": norms_table(trials["motif without batch norm, 4,000 graphs, 12 epochs"]),
-        "branches": branches_table(trials["sets, 60 epochs"]),
+        "norms": norms_table(trial_runs("motif without batch norm, 4,000 graphs, 12 epochs")),
+        "branches": branches_table(trial_runs("sets, 60 epochs")),
     }
 
 
@@ -393,6 +408,7 @@ def loop_blocks() -> dict[str, str]:
         "loop": loop_table(trained),
         "loop fresh": loop_table(trained, fresh=True),
         "loop others": loop_others(trained),
+        "loop sizes": sizes_table(trial_runs("plain loop with measured sizes")),
         "ablation": ablation_table(read_runs(RESULTS / "ablation.json")),
     }
 
