@@ -51,7 +51,8 @@ def test_the_order_of_batches_is_that_of_run_and_epoch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("graphs", "fold", "message"), [(9, 0, "10 folds need as many"), (20, 10, "'fold' must lie in"), (20, -1, "'fold'")]
+    ("graphs", "fold", "message"),
+    [(9, 0, "10 folds need at least 10 graphs"), (20, 10, "'fold' must lie in"), (20, -1, "'fold'")],
 )
 def test_errors(graphs: int, fold: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -29,26 +29,33 @@ def run_stoppable(work: Callable[[], object], threads: int, stop: Stop) -> None:
         run_on_threads(work, threads)
         return
     failures: list[BaseException] = []
+    # Not Thread.join: interrupted in it, Python 3.11 takes a thread for ended that still runs.
+    ends = [threading.Event() for _ in range(threads)]
 
-    def guarded() -> None:
+    def guarded(end: threading.Event) -> None:
         try:
             work()
         except BaseException as error:  # raised again below
             failures.append(error)
             stop[0] = 1
+        finally:
+            end.set()
 
-    helpers = [threading.Thread(target=guarded, name=f"gnpool-{number}", daemon=True) for number in range(threads)]
+    helpers = [
+        threading.Thread(target=guarded, args=(end,), name=f"gnpool-{number}", daemon=True)
+        for number, end in enumerate(ends)
+    ]
     try:
         for helper in helpers:
             helper.start()
-        for helper in helpers:
-            while helper.is_alive():
-                helper.join(POLL)
+        for end in ends:
+            while not end.wait(POLL):
+                pass
     except BaseException:
         stop[0] = 1
-        for helper in helpers:
+        for helper, end in zip(helpers, ends, strict=True):
             if helper.ident is not None:
-                helper.join()
+                end.wait()
         raise
     if failures:
         raise failures[0]

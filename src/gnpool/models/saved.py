@@ -122,7 +122,7 @@ def model_files(
     weights = safetensors.torch.save(kept)
     description = {
         "format": FORMAT,
-        "spec": plain,
+        "spec": {name: part for name, part in plain.items() if name != "sizes" or part},  # older readers know no sizes
         "extra": dict(extra or {}),
         "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
     }
@@ -311,8 +311,12 @@ def _without_bias(model: torch.nn.Module) -> list[str]:
 
 
 def _sizes_of(model: torch.nn.Module) -> dict[str, float]:
-    """The usual size of each GNP, which may have been measured after the model was made."""
-    return {path: layer.size for path, layer in model.named_modules() if isinstance(layer, GNPAggregation)}
+    """The usual size of each GNP that has one, since it may have been measured after the model was made."""
+    return {
+        path: layer.size
+        for path, layer in model.named_modules()
+        if isinstance(layer, GNPAggregation) and layer.coordinates == "growth"
+    }
 
 
 def _set_size(layer: torch.nn.Module, path: str, size: Any) -> None:
