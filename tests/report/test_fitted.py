@@ -87,6 +87,11 @@ def test_errors_by_size() -> None:
     assert [cell["gnp"] for cell in table["cells"]] == [True] * 6 + [False] * 3
 
 
+def test_one_size_needs_no_curve() -> None:
+    one = {"sizes": [30.0], "errors": {"GNP": [0.01], "GNP*": [0.001], "mean/sum": [0.4]}}
+    assert [table["table"] for table in fit_tables({**FIT, "by_size": one})] == ["fit"]
+
+
 def test_the_limit_of_training_is_drawn() -> None:
     fit = {**FIT, "by_size": {**FIT["by_size"], "trained_up_to": 22}}
     table = fit_tables(fit)[0]

@@ -215,9 +215,10 @@ def fit_machine(fit: Fit) -> Mapping[str, Any]:
 
 
 def _by_size(fit: Fit, models: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Errors against size; nothing where there is one size, which is in the table of the parts."""
     curve = fit.get("by_size")
     errors = _get(fit, "by_size", "errors")
-    if not isinstance(curve, Mapping) or not isinstance(errors, Mapping):
+    if not isinstance(curve, Mapping) or not isinstance(errors, Mapping) or len(_list(curve.get("sizes"))) < 2:
         return []
     return [
         {"row": f"/{label}", "column": str(round(size)), "ours": _percent(error), "gnp": is_gnp(label)}
