@@ -98,7 +98,7 @@ def counts_block(tables: Sequence[Result]) -> str:
 
 
 def summary_block(tables: Sequence[Result]) -> str:
-    """The same in three sentences."""
+    """The same in a few sentences."""
     groups = {name: cells for name, cells in _groups(tables).items() if count(cells).run}
     parts = [f"{_start(tables)}."]
     for kind in ("generated", "given"):
@@ -107,8 +107,8 @@ def summary_block(tables: Sequence[Result]) -> str:
         if cells:
             strict = _percent(count(gnp).good - sum(map(_is_lenient, gnp)), count(gnp).run)
             parts.append(
-                f"On {kind} data {_share(count(cells))} are matched, better, or fail in both; of GNP's own "
-                f"{_share(count(gnp))}, or {strict} if only the published deviations count."
+                f"On {kind} data {_share(count(cells))} agree: they match, are better, or fail in both. "
+                f"Of GNP's own {_share(count(gnp))} agree, or {strict} by the published deviations."
             )
     return " ".join([*parts, _by_deviations_alone(groups)])
 
