@@ -129,10 +129,12 @@ class Finding:
         if self.alternatives:
             more = len(self.alternatives) - 1
             others = f" and {more} more" if more else ""
-            words.append(f"The data is explained as well by {self.alternatives[0]}{others}.")
+            words.append(
+                f"The formula {self.alternatives[0]}{others} explain{'' if more else 's'} the data equally well."
+            )
         if self.trusted_size <= self.largest:
             where = "larger graphs" if self.measure == "nodes" else "nodes with more neighbours"
-            words.append(f"Do not trust it on {where}: formulas that are as good part from it there.")
+            words.append(f"Do not trust it on {where}: formulas that fit as well give other results there.")
         else:
             tried = ", the largest size that was tried" if self.trusted_size >= self.largest * FACTORS[-1] else ""
             within = f"within {100 * self.tolerance:.2g} % up to {self.trusted_size} {self.measure}{tried}"
