@@ -20,7 +20,7 @@ from gnpool.engine import Engine, ProcessEngine, side_by_side
 from gnpool.fit.batches import FlatBatches
 from gnpool.fit.networks import Frame, build, network_spec
 from gnpool.fit.prepared import Prepared
-from gnpool.training import Fit, Setting, fit_many
+from gnpool.training import Fit, Setting, fit_many, seeded
 from gnpool.training.checkpoint import fingerprint_of
 from gnpool.training.portfolio import default_starts, falling
 
@@ -135,7 +135,7 @@ class Trainer:
         if training.short:
             settings, seeds = settings[:1], seeds[:1]
         elif training.poolings is None:  # a portfolio, since other starts help more than other weights
-            starts = default_starts(build(spec))
+            starts = default_starts(seeded(functools.partial(build, spec), 0))
             settings = [replace(one, start=start) for start in starts for one in settings]
             seeds = seeds if prepared.options.seeds else seeds[:1]
         data = self.sample if training.short else prepared.data["train"]
