@@ -43,6 +43,20 @@ def test_edges_that_are_new() -> None:
     assert set(map(tuple, ring(100).edge_index.T.tolist())) <= set(map(tuple, graph.edge_index.T.tolist()))
 
 
+def test_edges_that_are_cut() -> None:
+    found = disturbed([ring(100)] * 40, 0.0, cut=0.5, seed=1)
+    whole = set(map(tuple, ring(100).edge_index.T.tolist()))
+    gone = [(200 - one.edge_index.size(1)) // 2 for one in found]
+    assert 0 <= min(gone) < 5
+    assert 40 < max(gone) <= 50
+    for one in found:
+        assert one.x.size(0) == 100
+        assert is_undirected(one.edge_index, num_nodes=100)
+        assert set(map(tuple, one.edge_index.T.tolist())) <= whole
+    (none,) = disturbed([Data(x=torch.ones(3, 1), edge_index=torch.empty(2, 0, dtype=torch.long))], 0.0, cut=1.0)
+    assert none.edge_index.shape == (2, 0)
+
+
 def test_nothing_to_disturb() -> None:
     (one,) = disturbed([ring(9)], 0.0)
     assert torch.equal(one.edge_index, ring(9).edge_index)
@@ -50,5 +64,7 @@ def test_nothing_to_disturb() -> None:
     assert alone.x.size(0) >= 1
     with pytest.raises(ValueError, match=r"'nodes' must lie in \[0, 1\), got 1"):
         disturbed([], 1.0)
+    with pytest.raises(ValueError, match=r"'cut' must lie in \[0, 1\], got 1.5"):
+        disturbed([], cut=1.5)
     with pytest.raises(ValueError, match="'edges' must not be below 0, got -1"):
         disturbed([], edges=-1.0)

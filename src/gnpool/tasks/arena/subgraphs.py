@@ -11,12 +11,14 @@ from torch_geometric.data import Data
 from gnpool.tasks.streams import Stream
 
 
-def disturbed(graphs: Sequence[Data], nodes: float = 0.4, edges: float = 0.0, seed: int = 0) -> list[Data]:
-    r"""Copies each graph without a random share of its nodes and with additional random edges, under the same label.
+def disturbed(
+    graphs: Sequence[Data], nodes: float = 0.4, edges: float = 0.0, cut: float = 0.0, seed: int = 0
+) -> list[Data]:
+    r"""Copies each graph without a random share of its nodes and edges and with new random edges, under the same label.
 
-    The shares are drawn for each graph, uniform in [0, ``nodes``] and [0, ``edges``], and at least one node stays. If
-    the label depends on a small part of the graph, it is wrong for some of the copies. A network can tolerate this
-    noise, and in return sees shapes of the rest of the graph that no training graph has.
+    The shares are drawn for each graph, uniform in [0, ``nodes``], [0, ``edges``] and [0, ``cut``], and at least one
+    node stays. If the label depends on a small part of the graph, it is wrong for some of the copies. A network can
+    tolerate this noise, and in return sees shapes of the rest of the graph that no training graph has.
 
     Args:
         graphs (Sequence[Data]): With an ``edge_index`` that holds both directions of each edge. Tensors whose first
@@ -24,6 +26,7 @@ def disturbed(graphs: Sequence[Data], nodes: float = 0.4, edges: float = 0.0, se
         nodes (float, optional): The largest share of nodes to leave out. (default: ``0.4``)
         edges (float, optional): The largest number of random edges to add, as a share of those that are left.
             (default: ``0.0``)
+        cut (float, optional): The largest share of edges to leave out. (default: ``0.0``)
         seed (int, optional): Seed of the copies. (default: ``0``)
 
     Example:
@@ -37,6 +40,8 @@ def disturbed(graphs: Sequence[Data], nodes: float = 0.4, edges: float = 0.0, se
     """
     if not 0.0 <= nodes < 1.0:
         raise ValueError(f"disturbed: 'nodes' must lie in [0, 1), got {nodes}")
+    if not 0.0 <= cut <= 1.0:
+        raise ValueError(f"disturbed: 'cut' must lie in [0, 1], got {cut}")
     if edges < 0.0:
         raise ValueError(f"disturbed: 'edges' must not be below 0, got {edges}")
     stream = Stream("arena", "disturbed", seed)
@@ -47,8 +52,21 @@ def disturbed(graphs: Sequence[Data], nodes: float = 0.4, edges: float = 0.0, se
         stays = torch.ones(count, dtype=torch.bool)
         stays[torch.from_numpy(stream.permutation(count)[:gone])] = False
         share = float(stream.uniform((), edges))
-        found.append(_joined(_induced(graph, stays), share, stream) if share else _induced(graph, stays))
+        left = _induced(graph, stays)
+        if cut:
+            left = _cut(left, float(stream.uniform((), cut)), stream)
+        found.append(_joined(left, share, stream) if share else left)
     return found
+
+
+def _cut(graph: Data, share: float, stream: Stream) -> Data:
+    """The graph without a share of its edges; both directions of an edge go together."""
+    assert graph.edge_index is not None
+    first, second = graph.edge_index.sort(dim=0).values
+    pairs, pair = (first * int(graph.num_nodes or 0) + second).unique(return_inverse=True)
+    stays = torch.ones(len(pairs), dtype=torch.bool)
+    stays[torch.from_numpy(stream.permutation(len(pairs))[: int(share * len(pairs) + 0.5)])] = False
+    return graph.update({"edge_index": graph.edge_index[:, stays[pair]]})
 
 
 def _joined(graph: Data, share: float, stream: Stream) -> Data:
