@@ -17,7 +17,7 @@ LAYERS = {"published algorithms": (2.0, GREY), "fixed poolings": (1.0, ORANGE), 
 
 def draw(tables: list[dict[str, Any]], path: Path = PICTURE) -> None:
     """Draw a strip for each benchmark, with a dot for each method."""
-    found = [one for table in tables for one in of_ours(table)]
+    found = of_ours(tables)
     if not found:
         return
     figure = Figure(figsize=(8.0, 0.6 + 0.95 * len(found)), layout="constrained")

@@ -23,7 +23,7 @@ from gnpool.tasks.arena import (
     published,
     published_tables,
 )
-from studies import arena, arena_basis
+from studies import arena, arena_recipe
 from studies.arena_figure import PICTURE, draw
 from studies.arena_scores import Found, best_published, fullest, of_ours
 from studies.files import read_runs
@@ -119,7 +119,7 @@ def headline_block() -> str:
     if not tables:
         return "Nothing has been run yet."
     words = "Published algorithms, fixed pairs of poolings, GNP, and the ceiling, benchmark by benchmark"
-    lines = [line_of(found) for one in tables for found in of_ours(one)]
+    lines = [line_of(found) for found in of_ours(tables)]
     left = [name for name in TABLES if name not in {one["table"] for one in tables}]
     if left:
         lines.append(f"Not run: {', '.join(f'`{name}`' for name in left)}.")
@@ -204,23 +204,22 @@ def pair_line(pair: dict[str, Any]) -> str:
     )
 
 
-def basis_block() -> str:
-    """The table of each variant on the base graph that it never saw."""
-    runs = read_runs(RESULTS / arena_basis.OUT.name)
-    bases = list(dict.fromkeys(one["left out"] for one in runs))
+def recipe_block() -> str:
+    """The table of each variant: accuracy on the base graph that it never saw, and on larger graphs."""
+    accuracy: dict[tuple[str, str], dict[str, dict[str, list[float]]]] = {}
+    for one in read_runs(RESULTS / arena_recipe.OUT.name):
+        accuracy.setdefault((one["pooling"], one["graphs"]), {})[one["column"]] = one["accuracy"]
     rows = []
-    for variant in dict.fromkeys(one["variant"] for one in runs):
-        mine = {one["left out"]: one["accuracy"] for one in runs if one["variant"] == variant}
-        means = {base: statistics.fmean(mine[base]["left out"]) for base in mine}
-        if len(mine) < len(bases):
+    for (pooling, graphs), mine in accuracy.items():
+        if len(mine) < len(arena_recipe.COLUMNS):
             continue
-        seen = min(statistics.fmean(one["seen"]) for one in mine.values())
-        rows.append(
-            (statistics.fmean(means.values()), variant, [f"{means[base]:.1f}" for base in bases], f"{seen:.1f}")
-        )
-    rows.sort(reverse=True)
-    head = ["variant", *(f"without {base}" for base in bases), "mean", "seen, lowest"]
-    return table(head, [[variant, *cells, f"{mean:.1f}", seen] for mean, variant, cells, seen in rows])
+        left = [mine[column]["left out"] for column in arena_recipe.COLUMNS]
+        mean = statistics.fmean(map(statistics.fmean, left))
+        cells = [f"{statistics.fmean(runs):.1f} ± {statistics.stdev(runs):.1f}" for runs in left]
+        rows.append((mean, [pooling, graphs, *cells, f"{mean:.1f}"]))
+    rows.sort(key=lambda row: -row[0])
+    bases = [f"without {column}" for column in arena_recipe.COLUMNS[:-1]]
+    return table(["poolings", "training graphs", *bases, "larger graphs", "mean"], [row for _, row in rows])
 
 
 def blocks() -> dict[str, str]:
@@ -232,7 +231,7 @@ def result_blocks() -> dict[str, str]:
     """The generated blocks of the page of results, by name."""
     return {
         "results": results_block(),
-        "basis": basis_block(),
+        "recipe": recipe_block(),
         "published": "\n\n".join(published_block(name) for name in published_tables()),
     }
 

@@ -40,6 +40,7 @@ DISTURBED: dict[str, tuple[dict[str, float], ...]] = {  # kinds that take turns
     "as they are": (),
     "thinned": ({"nodes": 0.4},),
     "rewired": (REWIRED,),
+    "cut": ({"nodes": 0.0, "cut": 0.5},),
     "thinned and cut": ({"nodes": 0.3, "cut": 0.3},),
     "mixed": ({"nodes": 0.3, "edges": 0.3, "cut": 0.3},),
     "mixed strongly": (STRONGLY,),

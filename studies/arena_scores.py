@@ -8,7 +8,7 @@ from typing import Any
 from gnpool.lab.arena import TABLES
 from gnpool.tasks.arena import published
 
-PRESETS = ("quick", "paper")  # the last preset that was run is shown
+PRESETS = ("paper", "quick")  # the first preset that was run is shown, and the next one while it has gaps
 WANTED = {  # by table and column
     ("good_motif_size", "covariate"): 91.0,
     ("good_motif_basis", "covariate"): 72.0,
@@ -62,23 +62,48 @@ class Found:
 
 
 def fullest(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each table, the result of the largest preset, in the order of the lab."""
+    """In the order of the lab, each table of the larger preset, and of the smaller one if the larger one has gaps."""
     held = {(one["table"], one["meta"]["preset"]): one for one in tables}
-    found = [
-        next((held[name, preset] for preset in reversed(PRESETS) if (name, preset) in held), None) for name in TABLES
-    ]
-    return [one for one in found if one is not None]
+    found = []
+    for name in TABLES:
+        mine = [held[name, preset] for preset in PRESETS if (name, preset) in held]
+        whole = bool(mine) and all(_whole(mine[0], column) for _, column in main_columns(name))
+        found += mine[:1] if whole else mine
+    return found
 
 
-def of_ours(one: dict[str, Any]) -> list[Found]:
-    """The main columns: the first of each contest, and those with a target."""
-    run = {cell["column"] for cell in one["cells"] if cell["ours"] is not None}
+def main_columns(name: str) -> list[tuple[Any, str]]:
+    """The contests of a table with their main columns: the first of each contest, and those with a target."""
     return [
-        _found(one, contest, column.name)
-        for contest in TABLES[one["table"]].contests
+        (contest, column.name)
+        for contest in TABLES[name].contests
         for column in contest.columns
-        if column.name in run and (column is contest.columns[0] or (one["table"], column.name) in WANTED)
+        if column is contest.columns[0] or (name, column.name) in WANTED
     ]
+
+
+def _ran(one: dict[str, Any], column: str) -> set[str]:
+    """The rows that were run in a column."""
+    return {cell["row"] for cell in one["cells"] if cell["column"] == column and cell["ours"] is not None}
+
+
+def _whole(one: dict[str, Any], column: str) -> bool:
+    """Whether every contender was run in a column."""
+    contest = next(contest for contest, name in main_columns(one["table"]) if name == column)
+    return {contender.name for contender in contest.amounts[one["meta"]["preset"]].contenders} <= _ran(one, column)
+
+
+def of_ours(tables: list[dict[str, Any]]) -> list[Found]:
+    """The main columns of all tables, each from the largest preset that has every contender, else from the last one."""
+    found = []
+    for name in dict.fromkeys(one["table"] for one in tables):
+        mine = [one for one in tables if one["table"] == name]
+        for contest, column in main_columns(name):
+            ran = [one for one in mine if _ran(one, column)]
+            best = next((one for one in ran if _whole(one, column)), ran[-1] if ran else None)
+            if best is not None:
+                found.append(_found(best, contest, column))
+    return found
 
 
 def _found(one: dict[str, Any], contest: Any, column: str) -> Found:

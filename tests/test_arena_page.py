@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from gnpool.lab.arena import TABLES
 from gnpool.tasks.arena import published
-from studies import arena, arena_basis, arena_figure, arena_page, arena_scores
+from studies import arena, arena_figure, arena_page, arena_recipe, arena_scores
 from studies.files import read_runs
 
 
@@ -58,13 +59,13 @@ def table(gap: tuple[float, float], preset: str = "paper") -> dict[str, Any]:
 
 
 def test_the_line_of_a_benchmark() -> None:
-    (found,) = arena_scores.of_ours(table((8.0, 12.0)))
+    (found,) = arena_scores.of_ours([table((8.0, 12.0))])
     assert (found.ours, found.fixed) == (("GNP, rewired graphs", 91.0), ("sum/max", 81.0))
     assert arena_page.line_of(found) == (
         "`good_motif_size`: GNP, rewired graphs 91.0, best fixed pair sum/max 81.0. Best published: 71 (LECI). "
         "Ceiling: 93.33. Wanted 91: reached."
     )
-    (found,) = arena_scores.of_ours(table((-1.0, 12.0), "quick"))
+    (found,) = arena_scores.of_ours([table((-1.0, 12.0), "quick")])
     assert arena_page.line_of(found) == (
         "`good_motif_size`: a fixed pooling is enough: sum/max 81.0, beside GNP, rewired graphs 91.0. "
         "Best published: 71 (LECI). Ceiling: 93.33. Only the `quick` preset has been run."
@@ -82,10 +83,16 @@ def test_a_table_of_results() -> None:
     assert lines[-1] == "- covariate: GNP, rewired graphs minus sum/max +10.00 (+8.00 to +12.00, 2 seeds)"
 
 
-def test_the_largest_preset_is_shown() -> None:
-    both = [table((8.0, 12.0)), table((8.0, 12.0), "quick")]
-    assert [one["meta"]["preset"] for one in arena_scores.fullest(both)] == ["paper"]
-    assert [one["meta"]["preset"] for one in arena_scores.fullest(both[1:])] == ["quick"]
+def test_the_preset_that_is_shown() -> None:
+    part, whole = table((8.0, 12.0)), table((8.0, 12.0), "quick")
+    assert [one["meta"]["preset"] for one in arena_scores.fullest([whole, part])] == ["paper", "quick"]
+    assert [one["meta"]["preset"] for one in arena_scores.fullest([whole])] == ["quick"]
+    contest = TABLES["good_motif_size"].contests[0]
+    rows = [cell(one.name, [80.0]) for one in contest.amounts["paper"].contenders]
+    full = {**part, "cells": rows}
+    assert [one["meta"]["preset"] for one in arena_scores.fullest([whole, full])] == ["paper"]
+    assert [one.preset for one in arena_scores.of_ours([full, whole])] == ["paper"]
+    assert [one.preset for one in arena_scores.of_ours([part, whole])] == ["quick"]  # neither is whole
 
 
 def test_tables_replace_older_ones(tmp_path: Path) -> None:
@@ -106,7 +113,14 @@ def test_the_picture(tmp_path: Path) -> None:
     assert not (tmp_path / "none.png").exists()
 
 
-def test_a_variant_of_the_basis_study() -> None:
-    found = arena_basis.study("sum/max, rewired", 1, train=40, epochs=1, seeds=1)
-    assert (found["left out"], len(found["accuracy"]["left out"])) == ("tree", 1)
+def test_a_variant_of_the_recipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"TRAIN": 40, "HELD": 10, "EPOCHS": 1, "HIDDEN": 4}.items():
+        monkeypatch.setattr(arena_recipe, name, value)
+    graphs, tests = arena_recipe.parts("tree")
+    assert {int(graph.basis) for graph in graphs} == {0, 2}
+    assert {int(graph.basis) for graph in tests["left out"]} == {1}
+    found = arena_recipe.study("sum/max", "rewired or cut", graphs, tests, "cpu", seeds=2)
+    assert len(found["accuracy"]["left out"]) == 2
     assert 0 <= found["accuracy"]["seen"][0] <= 100
+    graphs, tests = arena_recipe.parts("size")
+    assert max(graph.num_nodes for graph in graphs) < max(graph.num_nodes for graph in tests["left out"])

@@ -20,7 +20,7 @@ GNP = Contender("GNP", "gnpg", "gnpg", ("sum/mean",))
 NAMED = (pair("sum", "mean"), pair("sum", "max"), pair("sum", "sum"))  # fixed pairs, chosen in advance
 OURS = Contender(
     "GNP, rewired graphs", "gnpg", "gnpg", ("sum/max",), disturbed=REWIRED
-)  # chosen by studies.arena_basis
+)  # chosen by studies.arena_recipe
 DISTURBED = (OURS, replace(NAMED[1], name="sum/max, rewired graphs", disturbed=REWIRED))
 PAPER = (OURS, GNP, *NAMED[:2], DISTURBED[1], PUBLISHED_GNP, NAMED[2], pair("pna", "mean"))
 LEARNED = (pair("pna", "mean"), pair("powermean", "powermean"), pair("softmax", "softmax"))
