@@ -85,8 +85,8 @@ NUMBERS := tests/lab/test_record.py::test_files_are_in_step_with_the_scores \
 
 docs: setup $(VENV)/.docs ## check links, code and numbers of the documentation, build the site in site/
 	$(BIN)/python tools/check_docs.py
-	$(BIN)/python -m pytest -q $(NUMBERS)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m pytest -q $(NUMBERS) tests/test_site.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"
 
 $(VENV)/.docs: $(VENV)/.stamp
