@@ -4,7 +4,8 @@ python -m tools.pack_results          # after a run has added units
 
 All curves of trainings stay, including those of validation, on which selections rest. Weights stay for the networks
 that commands in the documentation read: GNP on the paper's data of each task, chosen by the validation loss, and its
-crystallized form. The weights of other networks are in the history of results/paper/units.
+crystallized form. GNP on data seed 2 keeps its weights, too, because it is not crystallized yet. The weights of other
+networks are in the history of results/paper/units.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from gnpool.store import Store
 
 STORE = Path(__file__).resolve().parents[1] / "results" / "paper"
 WEIGHTS = ("loss/", "metric/")  # the weights that either criterion chose
+KEPT = ("standard", "standard, data seed 2")
 READ = ("gnp", "gnp, gin", "basic, gnp")  # models, without the star of crystallized ones
 
 
@@ -24,7 +26,7 @@ def drop(key: dict[str, Any], tensor: str) -> bool:
     """Whether a tensor of a unit is left out."""
     if key["table"] not in ("training", "crystal") or not tensor.startswith(WEIGHTS):
         return False
-    read = key.get("data") == "standard" and str(key.get("model")).removesuffix("*") in READ
+    read = key.get("data") in KEPT and str(key.get("model")).removesuffix("*") in READ
     return not (read and tensor.startswith("loss/"))
 
 

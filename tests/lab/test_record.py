@@ -25,6 +25,7 @@ from gnpool.report.markdown.record import (
     counts_block,
     form_block,
     form_counts_block,
+    headline_block,
     record_blocks,
     spread_block,
     spread_counts_block,
@@ -180,12 +181,12 @@ def test_other_data_is_compared_in_a_form_that_both_were_run_in() -> None:
     alone = spread_block(here, {1: [{"table": "set", "cells": [cell("message", message=1.1)]}]})
     assert "Where one of the two has a single form of a network, both columns show that form." in alone
     counts = spread_counts_block(here, {1: [{"table": "set", "cells": [cell("message", message=1.1)]}]})
-    assert counts.splitlines()[2:] == ["| set | 1 | 1 | 1 |"]
+    assert counts.splitlines()[2:] == ["| 1 | set | 1 | 1 |"]
     assert "| a | b | 1.0 ± 0.1 | 1.00 ± 0.10 | 1.10 ± 0.10 | matched |" in alone
     both = spread_block(here, {1: [{"table": "set", "cells": [cell("message", message=1.1, gin=9.0)]}]})
     assert "single form" not in both
     counts = spread_counts_block(here, {1: [{"table": "set", "cells": [cell("message", message=1.1, gin=9.0)]}]})
-    assert counts.splitlines()[2:] == ["| set | 1 | 1 | 0 |"]
+    assert counts.splitlines()[2:] == ["| 1 | set | 1 | 0 |"]
     assert "| a | b | 1.0 ± 0.1 | 9.00 ± 0.10 | 1.10 ± 0.10 | worse, then matched |" in both
     here = [{"table": "set", "cells": [cell("message", message=1.0)]}]  # and the other way round
     back = spread_block(here, {1: [{"table": "set", "cells": [cell("gin", message=1.1, gin=9.0)]}]})
@@ -223,6 +224,19 @@ def test_shortest_crystallized_is_named_for_what_it_is(whole: dict[str, Any], bl
     assert set(told.values()) == {"min, trained anew in 4 of 5 seeds"}
     (line,) = [line for line in blocks["headline"].splitlines() if line.startswith("| shortest")]
     assert line.endswith("** (min, trained anew in 4 of 5 seeds) |")
+
+
+def test_the_headline_has_the_last_data_seed(whole: dict[str, Any]) -> None:
+    tables = whole["tables"]
+    (harmonic,) = [table for table in tables if table["table"] == "exp_graph_harmonic"]
+    (gnp,) = [cell for cell in harmonic["cells"] if cell["row"] == "GNP"]
+    other = {**gnp, "ours": {"mean": 7.25, "std": 0.5, "runs": [7.25], "failed": 0}}
+    lines = headline_block(tables, {1: [], 5: [{**harmonic, "cells": [other]}]}).splitlines()
+    assert lines[0].split(" | ")[4] == "data seed 5"
+    column = {line.split(" | ")[0]: line.split(" | ")[4] for line in lines[2:]}
+    assert column["| harmonic"] == "7.25 ± 0.50"
+    assert column["| invsize"] == "not run"
+    assert len(headline_block(tables, {}).splitlines()[0].split(" | ")) == 5
 
 
 def test_origin_adds_up(whole: dict[str, Any]) -> None:
@@ -270,12 +284,16 @@ def test_spread_over_data(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = record(small)
     assert [table["table"] for table in found["spread"][1]] == ["graph_diff", "heterogeneous_all_harmonic", SMALL]
     made = record_blocks(found)
-    (mine,) = [table for table in found["tables"] if table["table"] == SMALL]
-    same = sum(
-        one["verdict"] == two["verdict"] for one, two in zip(mine["cells"], found["spread"][1][2]["cells"], strict=True)
-    )
+    here = {(table["table"], cell["row"], cell["column"]): cell for table in found["tables"] for cell in table["cells"]}
+    both = [
+        (here[table["table"], cell["row"], cell["column"]], cell)
+        for table in (found["spread"][1][0], found["spread"][1][2])
+        for cell in table["cells"]
+        if cell["paper"] is not None and cell["ours"] is not None
+    ]
+    same = sum(one["verdict"] == two["verdict"] for one, two in both)
     assert "### ablation\\_b, data seed 1\n\n| row |" in made["spread"]
-    assert f"| ablation\\_b | 1 | 6 | {same} |" in made["spread_counts"]
+    assert made["spread_counts"].splitlines()[-1] == f"| 1 | graph\\_diff, ablation\\_b | {len(both)} | {same} |"
     assert "### graph\\_diff, data seed 1" in made["spread"]
     assert "heterogeneous" not in made["spread"]  # it has cells of graph_diff and no other here
     assert "- the GPU machine, held once, from start to end: 12 s (12 s)" in made["cost"]

@@ -36,7 +36,7 @@ def record_blocks(record: Mapping[str, Any]) -> dict[str, str]:
     """Every block by its name, from what :func:`gnpool.lab.record.record` found."""
     tables = record["tables"]
     return {
-        "headline": headline_block(tables),
+        "headline": headline_block(tables, record["spread"]),
         "summary": summary_block(tables),
         "counts": counts_block(tables),
         "verdicts": verdicts_block(tables),
@@ -51,10 +51,12 @@ def record_blocks(record: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def headline_block(tables: Sequence[Result]) -> str:
-    """For each task our best other model, GNP of the paper, ours, and ours crystallized."""
-    lines = [["task", "best other model", "GNP in the paper", "GNP", r"GNP\*"]]
+def headline_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]]) -> str:
+    """For each task our best other model, GNP of the paper, ours, also on the last data seed, and ours crystallized."""
+    seed = max(spread, default=None)
+    lines = [["task", "best other model", "GNP in the paper", "GNP", *_of_seed(seed, f"data seed {seed}"), r"GNP\*"]]
     found = {str(table["table"]): table for table in tables}
+    again = {} if seed is None else _cells(spread[seed])
     for name, task in HEADLINE:
         cells = [c for c in found[name]["cells"] if task is None or task in (c["row"], c["column"])]
         rivals = [cell for cell in cells if not is_gnp(cell)]
@@ -68,6 +70,8 @@ def headline_block(tables: Sequence[Result]) -> str:
         if best is not None and len(run) < len(rivals):
             ours += f" ({len(run)} of {len(rivals)} run)"
         exact = "not run" if crystal["ours"] is None else shown(crystal).ours
+        other = again.get((name, learned["row"], learned["column"]))
+        drawn_anew = "not run" if other is None or other["ours"] is None else shown(other).ours
         anew = f" ({crystal['anew']})" if crystal.get("anew") else ""
         unit = "" if learned["metric"] == "MAPE" else f" ({learned['metric']})"
         lines.append(
@@ -76,10 +80,21 @@ def headline_block(tables: Sequence[Result]) -> str:
                 plain(ours),
                 str(shown(learned).paper),
                 shown(learned).ours,
+                *_of_seed(seed, drawn_anew),
                 (f"**{exact}**" if _not_worse(crystal, learned) else exact) + anew,
             ]
         )
     return _table(lines)
+
+
+def _of_seed(seed: int | None, text: str) -> list[str]:
+    """The entry of a column that is there only if other data were run."""
+    return [] if seed is None else [text]
+
+
+def _cells(tables: Sequence[Result]) -> dict[tuple[str, str, str], Cell]:
+    """Every cell by its table, row and column."""
+    return {(str(table["table"]), cell["row"], cell["column"]): cell for table in tables for cell in table["cells"]}
 
 
 def counts_block(tables: Sequence[Result]) -> str:
@@ -308,22 +323,26 @@ def _in_forms(tables: Sequence[Result]) -> list[tuple[Result, Cell]]:
 
 
 def spread_counts_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]]) -> str:
-    """How many verdicts are the same on other data."""
-    lines = [["table", "data seed", "cells", "same verdict"]]
+    """How many verdicts are the same on other data, by data seed."""
+    found: dict[int, list[tuple[str, Cell, Cell]]] = {}
     for seed, table, pairs in _compared(tables, spread):
         both = [(one, other) for one, other in pairs if is_compared(one) and other["ours"]]
-        same = sum(word_of(one) == word_of(other) for one, other in both)
-        lines.append([plain(table["table"]), str(seed), str(len(both)), str(same)])
-    return _table(lines) if len(lines) > 1 else NO_SPREAD
+        found.setdefault(seed, []).extend((plain(table["table"]), one, other) for one, other in both)
+    lines = [["data seed", "tables", "cells", "same verdict"]]
+    for seed, mine in found.items():
+        same = sum(word_of(one) == word_of(other) for _, one, other in mine)
+        lines.append([str(seed), ", ".join(dict.fromkeys(name for name, *_ in mine)), str(len(mine)), str(same)])
+    return _table(lines) if found else NO_SPREAD
 
 
 def spread_block(tables: Sequence[Result], spread: Mapping[int, Sequence[Result]]) -> str:
     """Tables on other data beside the record: both means, both verdicts."""
     blocks: list[str] = []
     for seed, table, pairs in _compared(tables, spread):
+        pairs = [(one, other) for one, other in pairs if one["ours"] and other["ours"]]
         lone = any(len(cell.get("forms") or FORMS) < len(FORMS) for pair in pairs for cell in pair)
         lines = [["row", "column", "paper", "data seed 0", f"data seed {seed}", "verdicts"]]
-        lines += (_spread_line(one, other) for one, other in pairs if one["ours"] and other["ours"])
+        lines += (_spread_line(one, other) for one, other in pairs)
         title = f"### {plain(table['table'])}, data seed {seed}"
         note = ["Where one of the two has a single form of a network, both columns show that form."] if lone else []
         blocks += [title, *note, _table(lines)]
@@ -337,7 +356,7 @@ def _compared(
 
     A table that only repeats cells of those before it, as one of GNP alone does, is left out.
     """
-    first = {(t["table"], c["row"], c["column"]): c for t in tables for c in t["cells"]}
+    first = _cells(tables)
     for seed, others in spread.items():
         told: set[tuple[str, ...]] = set()
         for table in others:
