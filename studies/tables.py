@@ -96,8 +96,8 @@ def counts(found: list[dict[str, Any]]) -> str:
     total = sum(len(one["runs"]) for one in found)
     good = sum(meets(errors[name, "gnpg"]) for name in names)
     words = (
-        f"{good} of {len(names)} laws are learned: their median error is at most 1 % at 50 to 99 nodes and at most 3 % at "
-        "1,000, and no seed is above 5 %."
+        f"{good} of {len(names)} laws are learned: their median error is at most 1 % at 50 to 99 nodes and at most 3 % "
+        "at 1,000, and no seed is above 5 %."
     )
     compared = (
         f"We compared the coordinates on {len(both)} laws at three sizes, with paired intervals over seeds. Growth "
@@ -116,8 +116,8 @@ def with_published(found: list[dict[str, Any]]) -> str:
         cases += len(best)
         good += meets(errors_of(best))
     return (
-        f"If the portfolio has the published coordinates, too, validation still chooses growth coordinates in {kept} of "
-        f"{cases} cases, and {good} laws are learned."
+        f"If the portfolio has the published coordinates, too, validation still chooses growth coordinates in {kept} "
+        f"of {cases} cases, and {good} laws are learned."
     )
 
 
@@ -329,8 +329,8 @@ def coverage(runs: list[dict[str, Any]]) -> str:
     others = ", ".join(f"{100 * rate:.1f} % ({factor} times)" for factor, rate in plain.items())
     return (
         f"{len(runs):,} runs found a formula. In {share(held, len(runs))} of them trust holds. The stated size is "
-        f"{reach:.1f} times the given size (geometric mean). A rule that trusts every formula up to a fixed multiple of "
-        f"the size, with the same tolerances, holds in {others}."
+        f"{reach:.1f} times the given size (geometric mean). A rule that trusts every formula up to a fixed multiple "
+        f"of the size, with the same tolerances, holds in {others}."
     )
 
 
@@ -338,8 +338,8 @@ def planned(runs: list[dict[str, Any]]) -> str:
     """How much of the plan has been run."""
     jobs = len(list(studied.plan()))
     return (
-        f"{len(runs):,} of {jobs:,} planned runs are done. The plan has {studied.MANY} seeds for {len(studied.OFTEN)} laws "
-        f"and {studied.FEW} seeds for the others."
+        f"{len(runs):,} of {jobs:,} planned runs are done. The plan has {studied.MANY} seeds for {len(studied.OFTEN)} "
+        f"laws and {studied.FEW} seeds for the others."
     )
 
 
@@ -348,8 +348,8 @@ def false_laws(runs: list[dict[str, Any]]) -> str:
     wrong = [run for run in runs if run["verdict"] == "law" and not studied.right(run)]
     beyond = [run for run in wrong if not studied.trusted(run)]
     return (
-        f"In {len(wrong)} of {len(runs):,} runs the verdict is `law`, but the formula is not right by the measure above. "
-        f"In {len(beyond)} of these the error is above the stated tolerance within the stated size."
+        f"In {len(wrong)} of {len(runs):,} runs the verdict is `law`, but the formula is not right by the measure "
+        f"above. In {len(beyond)} of these the error is above the stated tolerance within the stated size."
     )
 
 

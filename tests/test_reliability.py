@@ -1,4 +1,4 @@
-"""The tables of attacks name tests that exist, and those of searches say what the searches have stored."""
+"""The tables of attacks name tests that exist, and the tables of searches have the stored results."""
 
 from __future__ import annotations
 

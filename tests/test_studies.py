@@ -1,4 +1,4 @@
-"""The studies behind the claims: their laws, their tables, and a plain loop that must not become worse."""
+"""Tests the laws and tables of the studies, and a plain loop that must not become worse."""
 
 from __future__ import annotations
 
