@@ -74,9 +74,19 @@ mutants: setup ## change the package in small ways and see whether a test notice
 bench: setup ## time the operator against its baselines
 	$(BIN)/python -m benchmarks
 
-docs: setup $(VENV)/.docs ## check the links and run the code of the documentation, build the site in site/
+# Tests that compare the generated parts of the pages with the raw outcomes and the code behind them.
+NUMBERS := tests/lab/test_record.py::test_files_are_in_step_with_the_scores \
+           tests/tasks/test_table.py::test_the_documented_table_is_generated \
+           tests/test_arena_page.py::test_the_pages_are_in_step \
+           tests/test_benchmarks.py::test_the_pages_show_the_last_figures \
+           tests/test_reliability.py::test_the_tables_are_those_of_their_outcomes \
+           tests/test_sampled.py::test_the_page_is_in_step_with_the_raw_outcomes \
+           tests/test_studies.py::test_the_pages_are_in_step_with_the_raw_outcomes
+
+docs: setup $(VENV)/.docs ## check links, code and numbers of the documentation, build the site in site/
 	$(BIN)/python tools/check_docs.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m pytest -q $(NUMBERS) tests/test_site.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"
 
 $(VENV)/.docs: $(VENV)/.stamp

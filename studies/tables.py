@@ -95,12 +95,15 @@ def counts(found: list[dict[str, Any]]) -> str:
     failed = sum(run["failed"] is not None for one in found for run in one["runs"])
     total = sum(len(one["runs"]) for one in found)
     good = sum(meets(errors[name, "gnpg"]) for name in names)
-    words = f"{good} of {len(names)} laws have a median of at most 1 % at 50 to 99 nodes and 3 % at 1,000, and no seed"
-    compared = (
-        f"Growth coordinates are worse than the published ones, by a paired interval over seeds, in "
-        f"{len(worse)} of {len(TESTS) * len(both)} comparisons (three sizes). "
+    words = (
+        f"{good} of {len(names)} laws are learned: their median error is at most 1 % at 50 to 99 nodes and at most 3 % "
+        "at 1,000, and no seed is above 5 %."
     )
-    return f"{words} above 5 %. {compared if both else ''}{failed} of {total:,} runs diverged."
+    compared = (
+        f"We compared the coordinates on {len(both)} laws at three sizes, with paired intervals over seeds. Growth "
+        f"coordinates are worse in {len(worse)} of {len(TESTS) * len(both)} comparisons. "
+    )
+    return f"{words} {compared if both else ''}{failed} of {total:,} runs diverged."
 
 
 def with_published(found: list[dict[str, Any]]) -> str:
@@ -113,8 +116,8 @@ def with_published(found: list[dict[str, Any]]) -> str:
         cases += len(best)
         good += meets(errors_of(best))
     return (
-        f"With the published coordinates in the portfolio, validation still chooses growth coordinates in {kept} of "
-        f"{cases} cases, and the bounds hold for {good} laws."
+        f"If the portfolio has the published coordinates, too, validation still chooses growth coordinates in {kept} "
+        f"of {cases} cases, and {good} laws are learned."
     )
 
 
@@ -325,8 +328,9 @@ def coverage(runs: list[dict[str, Any]]) -> str:
     }
     others = ", ".join(f"{100 * rate:.1f} % ({factor} times)" for factor, rate in plain.items())
     return (
-        f"Over all {len(runs):,} runs with a formula, trust holds in {share(held, len(runs))}, and reaches {reach:.1f} "
-        f"times the size (geometric mean). With the same tolerances, a fixed multiple of the size holds in {others}."
+        f"{len(runs):,} runs found a formula. In {share(held, len(runs))} of them trust holds. The stated size is "
+        f"{reach:.1f} times the given size (geometric mean). A rule that trusts every formula up to a fixed multiple "
+        f"of the size, with the same tolerances, holds in {others}."
     )
 
 
@@ -334,8 +338,8 @@ def planned(runs: list[dict[str, Any]]) -> str:
     """How much of the plan has been run."""
     jobs = len(list(studied.plan()))
     return (
-        f"The study is planned for {jobs:,} runs: {studied.MANY} seeds for {len(studied.OFTEN)} laws and {studied.FEW} "
-        f"for the others. {len(runs):,} have been run so far."
+        f"{len(runs):,} of {jobs:,} planned runs are done. The plan has {studied.MANY} seeds for {len(studied.OFTEN)} "
+        f"laws and {studied.FEW} seeds for the others."
     )
 
 
@@ -344,8 +348,8 @@ def false_laws(runs: list[dict[str, Any]]) -> str:
     wrong = [run for run in runs if run["verdict"] == "law" and not studied.right(run)]
     beyond = [run for run in wrong if not studied.trusted(run)]
     return (
-        f"Of {len(runs):,} runs {len(wrong)} call a formula a law that is not right by the measure above; the error of "
-        f"{len(beyond)} of them passes the stated tolerance within the stated size."
+        f"In {len(wrong)} of {len(runs):,} runs the verdict is `law`, but the formula is not right by the measure "
+        f"above. In {len(beyond)} of these the error is above the stated tolerance within the stated size."
     )
 
 
@@ -365,8 +369,8 @@ def crystals_counts(runs: list[dict[str, Any]]) -> str:
     outside = [run for run in runs if not crystals.CASES[run["case"]].inside]
     found, kept = (sum(map(crystals.right, part)) for part in (inside, outside))
     return (
-        f"{found} of {len(inside)} laws were found. {kept} of {len(outside)} targets that named poolings cannot say "
-        "kept their learned poolings."
+        f"`crystallize` found {found} of {len(inside)} laws. {kept} of {len(outside)} targets that no named pooling "
+        "expresses kept their learned poolings."
     )
 
 

@@ -1,4 +1,4 @@
-"""Triton's interpreter, faster: it looks through the whole language again at every call of a function in a kernel."""
+"""Makes Triton's interpreter faster, which searches the whole language at every call of a function in a kernel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def patch_the_language_once_a_launch() -> None:
-    """Let functions that a kernel calls use what its launch has patched: half of the time goes to patching it again."""
+    """Let functions that a kernel calls use what its launch has patched; patching it again takes half of the time."""
     try:
         import triton.language as tl
         from triton.runtime import interpreter

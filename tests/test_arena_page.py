@@ -1,4 +1,4 @@
-"""The pages of the arena: their tables and lines, and that they are in step with the stored results."""
+"""The tables and lines of the arena's pages are right and in step with the stored results."""
 
 from __future__ import annotations
 

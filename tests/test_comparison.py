@@ -1,4 +1,4 @@
-"""The experiment of docs/comparison.md: contenders compute what they claim, the table is that of the stored runs."""
+"""The contenders of docs/comparison.md compute what they claim, and its table is that of the stored runs."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
+import gnpool
 from gnpool.cli.app import app
 from tools import check_docs, doc_figures, notebook
 
@@ -78,6 +79,11 @@ def test_every_page_is_in_the_navigation_or_in_a_list(path: Path) -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
 def test_every_notebook_is_listed(path: Path) -> None:
     assert f"(notebooks/{path.name})" in (check_docs.ROOT / "docs" / "tutorials.md").read_text(encoding="utf-8")
+
+
+def test_the_api_page_lists_every_public_name() -> None:
+    page = (check_docs.ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert set(gnpool.__all__) - {"__version__"} <= set(re.findall(r"^::: [\w.]+\.(\w+)$", page, re.MULTILINE))
 
 
 def test_the_readme_is_short() -> None:

@@ -1,4 +1,4 @@
-"""A short run of tools/fuzz.py, always the same."""
+"""Runs tools/fuzz.py shortly, with always the same cases."""
 
 from __future__ import annotations
 

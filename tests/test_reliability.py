@@ -1,14 +1,15 @@
-"""The tables of attacks name tests that exist, and those of searches say what the searches have stored."""
+"""The tables of attacks name tests that exist, and the tables of searches have the stored results."""
 
 from __future__ import annotations
 
 import ast
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from tools import mutants, outcomes
+from tools import exact, mutants, outcomes
 
 ROOT = Path(__file__).resolve().parents[1]
 ROW = re.compile(r"\| ([\d,]+) \| [^|]+ \| `([\w/]+\.py)::(\w+)` \|$", re.MULTILINE)
@@ -26,9 +27,10 @@ def test_every_attack_has_its_test(count: str, file: str, name: str) -> None:
     assert int(count.replace(",", "")) >= 1
 
 
-def test_the_tables_of_searches_are_those_of_their_outcomes() -> None:
-    page = outcomes.PAGE.read_text(encoding="utf-8")
-    assert outcomes.filled(page) == page
+@pytest.mark.parametrize("maker", [outcomes, exact], ids=lambda maker: maker.PAGE.name)
+def test_the_tables_are_those_of_their_outcomes(maker: ModuleType) -> None:
+    page = maker.PAGE.read_text(encoding="utf-8")
+    assert maker.filled(page) == page
 
 
 def test_survivors_with_a_reason_are_survivors() -> None:

@@ -1,4 +1,4 @@
-"""What of results/ is kept in the repository: few files, small, with all that the documentation's commands read."""
+"""results/ has few and small files, with everything that the documentation's commands read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study of sampled neighbours: what ``sizes`` mends, and that its table is that of the raw outcomes."""
+"""In the study of sampled neighbours ``sizes`` removes the bias, and the table is that of the raw outcomes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The studies behind the claims: their laws, their tables, and a plain loop that must not become worse."""
+"""Tests the laws and tables of the studies, and a plain loop that must not become worse."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_trust_is_compared_with_fixed_multiples_of_the_size():
                 (16.0, {"2": 0.0, "4": 0.0, "8": 0.0, "16": 0.0}),
             )]  # fmt: skip
     words = tables.coverage(runs)
-    assert "in 100.0 %" in words
+    assert "100.0 %" in words
     assert "4.0 times" in words  # the geometric mean of 1 and 16
     assert "50.0 % (2 times)" in words
 
@@ -137,7 +137,9 @@ def test_crystals_are_counted_by_their_errors_or_by_what_stayed():
         {**run, "case": "mean of mins, 5 % noise", "text": "aggr: min, readout: mean", "error": 0.9},
     ]
     assert [crystals.right(one) for one in runs] == [True, False, True, False, True]
-    assert tables.crystals_counts(runs).startswith("2 of 3 laws were found. 1 of 2 targets")
+    counts = tables.crystals_counts(runs)
+    assert "2 of 3 laws" in counts
+    assert "1 of 2 targets" in counts
     rows = tables.crystals_table(runs).splitlines()[2:]
     assert [row.split(" | ")[0] for row in rows] == [
         f"| {crystals.CASES[name].text}"

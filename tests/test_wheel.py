@@ -1,4 +1,4 @@
-"""What is released: wheel and sdist are built, and the wheel works where only its own requirements are installed."""
+"""Builds wheel and sdist; the wheel works where only its own requirements are installed."""
 
 from __future__ import annotations
 

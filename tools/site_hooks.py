@@ -4,6 +4,7 @@
 - Links that leave ``docs/`` lead to a page with that file's source; a link to a folder becomes plain text.
 - The API has a page for each room, with the names of its ``__all__``.
 - Formulas become MathML when the site is built, so that the reader's browser loads and runs nothing for them.
+- Numbers in tables stay on one line with their unit and deviation.
 - Text below an item of a list is indented as Python's Markdown needs it.
 - Anchors are GitHub's, which ``check_docs.py`` checks.
 
@@ -41,6 +42,7 @@ ROOMS = (
 LANGUAGES = {".py": "python", ".toml": "toml", ".csv": "text", ".txt": "text", ".cff": "yaml"}
 MATH = re.compile(r'<(span|div) class="arithmatex">\s*\\([(\[])(.*?)\\[)\]]\s*</\1>', re.DOTALL)
 CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
+NUMBER = re.compile(r"(?<=\d) (?=[±%])|(?<=±) (?=\d)")  # the spaces of "1.2 ± 0.3 %"
 
 
 def slug(title: str, separator: str) -> str:
@@ -156,6 +158,8 @@ def relinked(text: str, origin: str, page: str) -> str:
             return match[0][:start] + address + match[0][end:]
 
         line = LINK.sub(replace, line)
+        if line.startswith("|"):
+            line = NUMBER.sub("\u00a0", line)
         line = re.sub(r"^ {3}(?=\S)", " " * 4, line)  # below "1. ", where Python's Markdown wants four
         if number > 1 and re.match(r"\d+\. ", line) and lines[number - 2].startswith(" "):
             line = "\n" + line  # or it would join the paragraph above

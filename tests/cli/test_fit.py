@@ -1,4 +1,4 @@
-"""``gnpool fit``, ``predict`` and ``export``: the way of a newcomer, and what bad input looks like."""
+"""``gnpool fit``, ``predict`` and ``export`` as a newcomer uses them, and the answers to bad input."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def full_after(files: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that has room for some files."""
+    """A disk that has room for only some of the files."""
     written, fsync = iter(range(10_000)), os.fsync
 
     def sync(descriptor: int) -> None:

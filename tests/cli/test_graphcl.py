@@ -1,4 +1,4 @@
-"""``gnpool reproduce graphcl_a``, from zips to accuracies."""
+"""Runs ``gnpool reproduce graphcl_a``, from zips to accuracies."""
 
 from __future__ import annotations
 

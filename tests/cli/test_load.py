@@ -1,4 +1,4 @@
-"""What a user registers in one file is known to every command."""
+"""Every command knows what a user registers in one file."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def invoke(*arguments: str, out: Path | None = None) -> Result:
 
 @pytest.fixture
 def _keep_results() -> typing.Iterator[None]:
-    """The shared results.json stays that of all tables."""
+    """The shared results.json keeps the results of all tables."""
     path = smoke_folder() / "results.json"
     content = path.read_bytes()
     yield

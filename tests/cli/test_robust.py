@@ -1,4 +1,4 @@
-"""What the command line does where things go wrong: one line, the right status, nothing that a spreadsheet runs."""
+"""If something goes wrong, a command prints one line with the right status; no output runs in a spreadsheet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CSV files: read once from the beginning to the end, and the quick way gives what the careful one gives."""
+"""CSV files are read once from the beginning to the end, and the fast reader gives what the careful one gives."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sheet(folder: Path, text: str | bytes, categorical: frozenset[str] = frozens
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels from the first byte on."""
+    """The fast reader starts at the first byte."""
     monkeypatch.setattr(csv_blocks, "QUICK", 0)
     monkeypatch.setattr(csv_blocks, "PER_COLUMN", 0)
 
@@ -147,7 +147,7 @@ def test_errors_name_the_line(
 
 
 class Watched:
-    """Counts openings and bytes of the files of a folder."""
+    """Counts how often the files of a folder are opened, and how many bytes are read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.opened, self.bytes = 0, 0
@@ -178,7 +178,7 @@ def test_a_file_of_many_text_columns_is_read_once(way: str, tmp_path: Path, monk
 
 
 class Name(str):
-    """A name of a column that counts how often it is compared."""
+    """The name of a column, which counts how often it is compared."""
 
     __slots__ = ()
     compared: ClassVar[Counter[str]] = Counter()

@@ -1,4 +1,4 @@
-"""Small files that ask for gigabytes, and files that are no ordinary ones: refused at once, in one line."""
+"""Small files that ask for gigabytes, and files that are not ordinary ones, are refused at once, in one line."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_what_may_be_asked_for(need: int, held: int, fits: bool) -> None:
 
 
 def test_nodes_beyond_32_bits() -> None:
-    """Source times nodes plus target would not fit 64 bits."""
+    """The product of source and nodes, plus the target, would not fit 64 bits."""
     nodes = 5_000_000_000
     text = f"{nodes} 4\n0 1 .5\n{nodes - 1} 0 .25\n4611686019 0 .125\n1 0 1\n"
     graph = parse_edge_list(text.encode())

@@ -1,4 +1,4 @@
-"""The readers: what they give, and that every bad input is one line that says what and where."""
+"""The readers give the right data, and answer bad input with one line that says what is wrong and where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sets from zips: found where the user says, unpacked safely, and with the published counts."""
+"""Data sets in zips are found where the user says, unpacked safely, and have the published counts."""
 
 from __future__ import annotations
 

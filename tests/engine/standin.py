@@ -97,7 +97,7 @@ class StandIn:
 
     @property
     def units(self) -> list[dict[str, Any]]:
-        """Options of units, without those of the mailbox."""
+        """The options of all units; those of the mailbox are left out."""
         return [given for given in self.options if "max_retries" in given]
 
 
@@ -109,7 +109,7 @@ def _done(value: Any) -> Future[Any]:
 
 @contextmanager
 def standing_in(workers: int = 2, losses: int = 0) -> Iterator[tuple[RayEngine, StandIn]]:
-    """An engine on a stand-in."""
+    """An engine on the stand-in."""
     ray = StandIn(workers, losses)
     with RayEngine(ray, workers) as engine:
         yield engine, ray

@@ -1,4 +1,4 @@
-"""Engines, by themselves: what goes to workers and comes back, what is lost, what fails, what is stopped."""
+"""The engines by themselves: what they send and get back, and how they treat lost, failed and stopped units."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def warn(caller: Caller) -> None:
 
 
 def remember(caller: Caller, runs: int) -> int:
-    """Goes on from what it finds; ends at the first multiple of ``runs``."""
+    """Continues from the state that it finds, and ends at the first multiple of ``runs``."""
     assert caller.checkpoint is not None
     file = caller.checkpoint / "count"
     count = int(file.read_text()) if file.exists() else 0
@@ -205,7 +205,7 @@ def test_opening(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FakeRay(StandIn):
-    """One that is started and ended."""
+    """An engine that is started and ended."""
 
     def __init__(self, found: dict[str, float] | Exception) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Programs that are disturbed, and the processes behind them."""
+"""Starts programs, disturbs them, and lists their processes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def undisturbed() -> dict[str, object]:
 
 
 def finish(folder: Path, **options: object) -> dict[str, object]:
-    """The next run, and what it ends with."""
+    """Start the program again; return the results at its end."""
     (table,) = reproduce([SMALL], folder, preset="smoke", **{"jobs": 1, **options})["tables"]  # type: ignore[arg-type]
     return timeless(table)
 
 
 def stored(folder: Path) -> dict[str, bytes]:
-    """Finished units, by path."""
+    """The finished units, by path."""
     return {str(path): path.read_bytes() for path in sorted(folder.glob("units/**/*.json"))}
 
 
@@ -53,7 +53,7 @@ def wait_until(condition: Callable[[], object], process: subprocess.Popen[str]) 
 
 
 def descendants(process: int) -> dict[int, str]:
-    """Processes below one, with their command lines."""
+    """The descendants of a process, with their command lines."""
     parents, lines = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -74,7 +74,7 @@ def descendants(process: int) -> dict[int, str]:
 
 
 def gone(processes: list[int]) -> bool:
-    """Whether all of these end by themselves."""
+    """Whether all of these processes end by themselves."""
     begin = time.monotonic()
     while time.monotonic() - begin < PATIENCE:
         states = []

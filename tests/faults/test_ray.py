@@ -72,7 +72,7 @@ def of(process: int, *names: str) -> list[int]:
 
 
 def end_worker(caller: Caller, counter: Path) -> int:
-    """Two times its worker dies, and then it is well."""
+    """Its worker dies twice; the third time it succeeds."""
     with counter.open("a") as file:
         file.write("x")
     count = len(counter.read_text())

@@ -1,4 +1,4 @@
-"""The curves that ``fit.json`` keeps, against those of the training itself."""
+"""The curves in ``fit.json`` are those of the training itself."""
 
 from __future__ import annotations
 

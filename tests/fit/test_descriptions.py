@@ -1,4 +1,4 @@
-"""What a saved model says of its columns and its target: checked before it predicts."""
+"""What a saved model says about its columns and its target is checked before it predicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gnpool fit`` on a cluster, with a stand-in for Ray: the answer of the local engine, number by number."""
+"""On a cluster (a stand-in for Ray), ``gnpool fit`` gives the numbers of the local engine."""
 
 from __future__ import annotations
 

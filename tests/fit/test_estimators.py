@@ -13,6 +13,7 @@ import torch
 from torch_geometric.data import Data
 
 from gnpool.fit import GNPClassifier, GNPRegressor
+from gnpool.fit.answer import _sentences, show_error
 from gnpool.fit.result import table_rows
 from gnpool.models import load_model
 
@@ -52,6 +53,14 @@ def test_without_a_law_the_nearest_formula_is_told() -> None:
 @pytest.fixture(scope="module")
 def regressor() -> Any:
     return GNPRegressor(epochs=12, seeds=1).fit(sets(120, 3, 12))
+
+
+def test_a_good_error_that_may_be_luck_is_told(regressor: Any) -> None:
+    study, entry = regressor.study, regressor.answer.entry
+    _, constant, saved, *_ = _sentences(study, entry, learned=False)
+    assert show_error(study, study.baseline, "larger") in constant
+    assert show_error(study, entry, "larger") in saved
+    assert str(len(study.prepared.y["validation"])) in saved
 
 
 def test_regression_finds_the_sum(regressor: Any) -> None:

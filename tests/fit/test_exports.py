@@ -1,4 +1,4 @@
-"""ONNX of what a fit can choose: the writer itself checks the answers on graphs of other sizes."""
+"""ONNX takes everything that a fit can choose; the writer itself checks the answers on graphs of other sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data as people have it: several targets, edges with features, one large graph, classes that are rare."""
+"""Data as people have it: several targets, edges with features, one large graph, rare classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiny graphs, and their cascades by enumeration of all live-edge graphs."""
+"""Computes the cascades of tiny graphs exactly, by listing all live-edge graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On a GPU: the bits of the CPU's cascades, and training as CUDA graphs that equals training on the CPU."""
+"""On a GPU, cascades have the bits of those on a CPU, and training as CUDA graphs equals training on the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulations on a cluster, with a stand-in for Ray: cut into parts that do not depend on the workers."""
+"""On a cluster (a stand-in for Ray), simulations are cut into parts that do not depend on the workers."""
 
 from __future__ import annotations
 

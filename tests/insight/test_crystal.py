@@ -1,4 +1,4 @@
-"""The exact poolings: equal to the operator at their points, plain in their values, and able to vmap."""
+"""The exact poolings equal the operator at their points, have the plain values, and run under vmap."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_one_branch_becomes_any_name_over_all_channels(named):
 
 @pytest.mark.parametrize("coordinates", ["growth", "published"])
 def test_two_poolings_in_one_branch(coordinates):
-    """Each begins with half of the weights of the branch; written as plain code it gives the same."""
+    """Each pooling begins with half of the weights of the branch, and the exported code gives the same values."""
     torch.manual_seed(0)
     layer = GNPAggregation(4, coordinates=coordinates)
     branch = "one" if coordinates == "growth" else "positive"

@@ -1,4 +1,4 @@
-"""Crystallizing: the exact pooling where validation says so, the learned one where it does not."""
+"""``crystallize`` puts in the exact pooling if validation agrees, and keeps the learned one if not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def near(model, **points):
 
 
 def test_harmonic_becomes_exact():
-    """From a network that has learned about the right exponents to one that is right on every structure."""
+    """The network has learned nearly the right exponents; the crystallized one is right on every structure."""
     task = get_task("harmonic")
     torch.manual_seed(0)
     model = near(GraphNet(1, hidden=8), aggr=("pos", 1.02, 0.01), readout=("neg", 1.05, 0.02))
@@ -54,7 +54,7 @@ def test_harmonic_becomes_exact():
     ],
 )
 def test_a_network_that_learned_the_growth_becomes_exact(name, names):
-    """Trained for a short time, one branch of any sign in each place: wrong on larger graphs, and then right."""
+    """After a short training with one branch the network is wrong on larger graphs; its crystal is right."""
     task = get_task(name)
     train, validation = task.dataset("train", count=128), task.dataset("val", count=48)
     fit = fit_many(
@@ -70,7 +70,7 @@ def test_a_network_that_learned_the_growth_becomes_exact(name, names):
 
 
 def test_a_geometric_mean_is_found():
-    """One branch alone can learn it: of the two branches of the paper none has p = 0."""
+    """Only a layer with one branch can learn it, because neither branch of the paper has p = 0."""
     generator = torch.Generator().manual_seed(0)
     rows = [0.1 + torch.rand(3 + k % 8, 1, generator=generator) * 3 for k in range(120)]
     sets = [Data(x=x, y=x.double().log().mean(0).exp()) for x in rows]
@@ -105,7 +105,7 @@ def test_the_model_given_is_not_changed():
 
 @pytest.mark.filterwarnings("ignore:.*does not work under torch.vmap")  # PyG looks for the size of a lone segment
 def test_the_model_as_given_is_measured_and_not_trained():
-    """Batch norm would move its statistics in a training step; the loss must be that of the statistics it came with."""
+    """A training step would move the statistics of batch norm, but the loss must come from the statistics as given."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.BatchNorm1d(4), GNPAggregation(4), torch.nn.Linear(4, 1))
     net.eval()
@@ -174,7 +174,7 @@ def test_an_estimate_with_a_prior_loses_its_biases_and_gains_a_zero():
 
 
 def test_without_a_mixing_layer_no_branch_is_dropped():
-    """Both branches feed the layer behind them, which would not know what to do with fewer channels."""
+    """Both branches feed the layer behind them, which needs all of its channels."""
 
     class Net(torch.nn.Module):
         def __init__(self):
@@ -194,7 +194,7 @@ def test_without_a_mixing_layer_no_branch_is_dropped():
 
 
 def test_a_model_of_poolings_alone():
-    """With the poolings fixed nothing is left to refit, and validation chooses among them as they are."""
+    """With fixed poolings no weight is left to refit, and validation chooses among the poolings as they are."""
 
     class Net(torch.nn.Module):
         def __init__(self):
@@ -254,7 +254,7 @@ def drawn(law, count, seed):
 
 
 class OnePlace(torch.nn.Module):
-    """A network that has learned nothing yet: its pooling stands at the mean."""
+    """The network is untrained, so its pooling is at the mean."""
 
     def __init__(self):
         super().__init__()
@@ -275,7 +275,7 @@ class OnePlace(torch.nn.Module):
     ],
 )
 def test_two_poolings_in_one_place(law, names):
-    """No single one is right, and each of the two alone is far behind others at a first look."""
+    """No single pooling is right, and at a first look each of the two alone is far behind others."""
     crystal = crystallize(OnePlace(), drawn(law, 160, 0), drawn(law, 60, 1), squared, epochs=10, trials=11)
     assert crystal.choice.poolings == {"pool": {"one": names}}
     large = torch.rand(1000, 1)
@@ -284,7 +284,7 @@ def test_two_poolings_in_one_place(law, names):
 
 
 def test_learned_weights_do_not_hide_the_answer():
-    """Every channel is dead: no refit of these weights can say anything but a constant."""
+    """Every channel is dead, so a refit of these weights can only give a constant."""
     model = OnePlace()
     torch.nn.init.constant_(model.lift.bias, -100.0)
     torch.nn.init.constant_(model.lift.weight, 1e-3)
@@ -311,7 +311,7 @@ def test_it_says_who_judged_and_what_was_spent():
 
 @pytest.mark.parametrize("final_validation", [True, False])
 def test_the_chosen_form_learns_from_all_that_it_may(final_validation):
-    """Validation graphs say twice what training graphs say: the model ends between them, or not."""
+    """Labels for validation are twice those for training; the model ends between them only if it trains on both."""
     train, validation = drawn(torch.sum, 40, 0), drawn(lambda x: 2 * x.sum(), 40, 1)
     options = {"epochs": 40, "trials": 4, "settings": [Setting(lr=1e-2, optimizer="adam")], "batch_size": 20}
     crystal = crystallize(OnePlace(), train, validation, squared, final_validation=final_validation, **options)

@@ -1,4 +1,4 @@
-"""Crystallizing that is stopped and goes on: the same crystal bit by bit, and nothing refitted twice."""
+"""If crystallizing is stopped and continued, it gives the same crystal bit by bit and refits nothing twice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def network(seed=0):
 
 
 class Search:
-    """``crystallize`` that counts: how often it looks whether to stop, and how often it computes a loss."""
+    """Run ``crystallize``; count how often it asks whether to stop, and how often it computes a loss."""
 
     def __init__(self, stop=math.inf, shift=0.0):
         self.stop, self.shift, self.looks, self.losses = stop, shift, 0, 0
@@ -84,7 +84,7 @@ def undisturbed():
 
 @pytest.fixture(scope="module")
 def spared(undisturbed, tmp_path_factory):
-    """Losses that are computed again although every refit is there."""
+    """The number of losses that are computed again although every refit is stored."""
     folder = tmp_path_factory.mktemp("done")
     Search()(folder)
     again = Search()
@@ -100,7 +100,7 @@ def test_it_looks_before_every_trial_and_every_step(undisturbed, spared):
 
 
 def test_a_loss_below_0_is_not_taken_for_a_perfect_one(undisturbed):
-    """Only a loss that cannot be beaten spares looks; one below 0 says nothing of the kind."""
+    """Looks are skipped only if a loss cannot be beaten; a loss below 0 can be."""
     _, expected = undisturbed
     crystal = Search(shift=1000.0)()
     assert all(trial.loss < 0 for trial in crystal.tried)
@@ -137,7 +137,7 @@ def test_of_a_finished_search_refits_nothing(undisturbed, spared):
 
 
 def test_another_model_begins_anew(tmp_path, undisturbed):
-    """Equal in every shape; only its weights are others."""
+    """A model of the same shapes with other weights."""
     Search()(tmp_path)
     other = Search()
     assert_same(other(tmp_path, model=network(1)), Search()(model=network(1)))

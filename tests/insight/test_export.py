@@ -1,4 +1,4 @@
-"""Export: files that answer as the model does, where gnpool cannot be imported."""
+"""Exported files answer as the model does, in a process that cannot import gnpool."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def graphs(sizes, channels=1, seed=0, weights=False, features=0):
 
 
 class Users(torch.nn.Module):
-    """A model of a user: PyG's convolution with our aggregation, our convolution, a readout."""
+    """A user's model with PyG's convolution around our aggregation, our convolution, and a readout."""
 
     def __init__(self):
         super().__init__()
@@ -70,7 +70,7 @@ class Users(torch.nn.Module):
 
 
 class Indexed(torch.nn.Module):
-    """A model of a user whose readout has the graph of each node, and nobody says how many graphs there are."""
+    """A user's model whose readout gets the graph of each node, but not the number of graphs."""
 
     def __init__(self):
         super().__init__()
@@ -93,7 +93,7 @@ def node_net(**options):
 
 
 def growth_net():
-    """Layers of both rules for rows of 0 in one file."""
+    """One file has layers with both rules for rows of 0."""
     model = GraphNet(1, "gnpg", GNPAggregation(6, zeros="remove"), hidden=6)
     model.aggr.p, model.aggr.growth, model.readout.p = 1e-4, 0.3, -0.7
     return model
@@ -133,7 +133,7 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """All models and their answers to larger graphs, as one process without gnpool gives them."""
+    """All models, and the answers that one process without gnpool gives for larger graphs."""
     found = {}
     for name, (make, options, _) in MODELS.items():
         torch.manual_seed(0)
@@ -197,7 +197,7 @@ def test_a_learned_layer_of_two_branches(options, p, coordinates):
 @pytest.mark.parametrize(("zeros", "eps"), [("keep", 1e-6), ("keep", 0.0), ("remove", 1e-6), ("remove", 0.0)])
 @pytest.mark.parametrize("p", [-49.0, -1.0, -1e-4, 0.0, 1e-12, 1e-6, 0.4, 1.0, 49.0])
 def test_a_learned_layer_of_one_branch(p, zeros, eps):
-    """Through p = 0, with zeros in a segment, a segment of zeros (the last) and one without rows (the second)."""
+    """Exponents on both sides of 0, zeros in a segment, a segment of zeros (the last) and an empty one (the second)."""
     layer = GNPAggregation(4, mix=False, zeros=zeros, eps=eps).double()
     layer.p, layer.growth = p, 0.3
     generator = torch.Generator().manual_seed(0)
@@ -257,7 +257,7 @@ def test_traced_code_may_call_torch_only(code, message):
 
 
 class Looking(torch.nn.Module):
-    """What torch.export cannot follow: a choice by a value."""
+    """A model that torch.export cannot follow, because it chooses by a value."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The one criterion: graph by graph, under every setting, and no margin beside it."""
+"""Trials are compared graph by graph and under every setting, and no margin is added."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def judge(loss=squared, graphs=GRAPHS):
 
 
 def trial(name, *means, spread=0.0, biases=True):
-    """One value for each setting; the graphs scatter around it, all trials alike but for their spread."""
+    """Losses with one mean for each setting; the graphs scatter around it alike in all trials, up to the spread."""
     rows = torch.stack([torch.full_like(NOISE, mean) + spread * (NOISE - NOISE.mean()) for mean in means])
     poolings = {"pool": {"one": name} if name else {}}
     return Trial(poolings, biases, "refitted", min(means), losses=rows)

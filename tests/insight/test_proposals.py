@@ -1,4 +1,4 @@
-"""What is proposed: nearest first, simplest of equals, never everything learned."""
+"""The nearest combinations are proposed first, and the simplest of equals; never one that keeps every layer learned."""
 
 from __future__ import annotations
 

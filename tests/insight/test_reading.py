@@ -1,4 +1,4 @@
-"""Reading: the right name, in function space, with its share, in words."""
+"""A reading names the right pooling by its values, with its share, in words."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_same_pooling_has_the_same_distances_in_both_coordinates():
 
 @pytest.mark.parametrize("zeros", ["keep", "remove"])
 def test_rows_of_zero_are_read_as_the_layer_takes_them(zeros):
-    """With removal, (1, 1) is n times the mean of the rows that stay: values, and no distance, as in the layer."""
+    """With zeros removed, (1, 1) is n times the mean of the rows that stay, in the reading as in the layer."""
     layer = GNPAggregation(1, mix=False, zeros=zeros, start="sum")
     rows = torch.tensor([[0.0], [3.0], [5.0], [0.0], [0.0], [7.0]])
     index = torch.tensor([0, 0, 0, 1, 1, 1])
@@ -114,7 +114,7 @@ def test_rows_of_zero_are_read_as_the_layer_takes_them(zeros):
 
 @pytest.mark.parametrize(("further", "first"), [(0.0019, "sum"), (0.0021, "max")])
 def test_of_names_as_near_as_the_nearest_the_simplest_comes_first(monkeypatch, further, first):
-    """The maximum is nearest, and the sum is simpler."""
+    """The maximum is nearest, but the sum is simpler."""
     distances = {"max": 0.1, "sum": 0.1 + further}
     monkeypatch.setattr(module, "_distance", lambda layer, part, named, calls: distances.get(named.name, 0.5))
     layer = GNPAggregation(1, mix=False)

@@ -79,7 +79,7 @@ def run_tables(
     test: bool = True,
     **options: Any,
 ) -> None:
-    """Do what tables of recipes need by a preset, perhaps one of the test's own; options are those of the runner."""
+    """Run what tables of recipes need under a preset, perhaps the test's own; options are those of the runner."""
     scope = Scope(preset.name, (search,), data_seed=preset.data_seed, train=train, test=test)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PRESETS, preset.name, preset)
@@ -90,7 +90,7 @@ def run_tables(
 def estimate(
     table: AnyTable, preset: Preset, kind: str, *, store: Store | None = None, search: str = "all", jobs: int = 1
 ) -> Estimate:
-    """What a table takes by a preset, perhaps one of the test's own."""
+    """The cost of a table under a preset, which may be one of the test's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PRESETS, preset.name, preset)
         return table.estimate(Scope(preset.name, (search,)), store, Machine(kind, jobs))

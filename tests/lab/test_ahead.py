@@ -1,4 +1,4 @@
-"""Data that other processes make ahead is the data that would be made here, whatever happens to them."""
+"""Data that other processes make ahead is the data that this process would make, whatever happens to them."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ WANTED = Wanted.of("harmonic", "train", 4, 0, count=8)
 
 
 def put(folder: Path, batches: Batches) -> Future[Parcel]:
-    """What arrives when a process has made batches."""
+    """The data that arrives when a process has made batches."""
     folder.mkdir(exist_ok=True)
     return _result(pack(batches, folder))
 
 
 def wants(recipe: Recipe) -> list[tuple[Wanted, int | None]]:
-    """What the job of a recipe wants of an empty store."""
+    """The data that the job of a recipe asks for if the store is empty."""
     return [(recipe.wanted("train", SMOKE), SMOKE.epochs_of(recipe.spec)), (recipe.wanted("val", SMOKE), None)]
 
 

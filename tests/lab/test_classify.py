@@ -1,4 +1,4 @@
-"""Tables of graph classification and of real graphs: what they train, what they keep and what they say."""
+"""Tables of graph classification and of real graphs train, store and show the right things."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def small_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every data set is a small one that is made up."""
+    """Replace every data set by a small made-up one."""
     graphs = dataset(40)  # here, since torch's random numbers are those of all threads
     monkeypatch.setattr(runner_module, "tudataset", lambda name: graphs)
 

@@ -1,4 +1,4 @@
-"""GNP* in the lab: units of their own, rebuilt bit by bit, and the figures that they must show."""
+"""GNP* in the lab has separate units, is rebuilt bit by bit, and shows the right numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes and exams with the same data share it, laid out once."""
+"""Recipes and exams with the same data share one copy of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other data of the same kind: a place of its own in the store, the same answer."""
+"""Other data of the same kind has a separate place in the store and gives the same answer."""
 
 from __future__ import annotations
 

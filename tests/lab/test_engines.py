@@ -49,7 +49,7 @@ def _made_up_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(study: str, folder: Path, **options: Any) -> dict[str, Any]:
-    """Do a small study; what is stored then."""
+    """Run a small study; return what is stored."""
     store = Store(folder)
     if study == "tables":
         run_tables(store, PRESETS["smoke"], [TABLES[SMALL]], **options)
@@ -75,7 +75,7 @@ def tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_no_module_is_made_beside_the_lock(study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Initialising draws from torch's one generator, so that a module made elsewhere would change those of others."""
+    """Initialising draws from torch's only generator, so a module made in another thread would change the others."""
     reset, locked = torch.nn.Linear.reset_parameters, list[bool]()
 
     def watched(layer: torch.nn.Linear) -> None:
@@ -143,7 +143,7 @@ def test_results_are_stored_as_they_come(study: str, tmp_path: Path) -> None:
 
 
 def broken_table() -> Table:
-    """One study that works, one that cannot, and what would be made of the latter."""
+    """A study that works, one that fails, and an exam that needs the latter."""
     good = TABLES[SMALL].cells[0]
     bad = dataclasses.replace(good.recipe, model="bad", variants=({"net": "graph", "aggr": "no such pooling"},))
     return Table("broken", "", "MAPE", (Cell("bad", "x", bad, good.exam), Cell("good", "x", good.recipe, good.exam)))
@@ -200,7 +200,7 @@ def test_other_studies_that_fail_are_recorded_too(
 
 
 def test_a_stack_that_was_half_stored_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left of it would round otherwise."""
+    """The rest of the unit alone would round differently."""
     here = run("classification", tmp_path / "here", jobs=1)
     put, count = Store.put, []
 

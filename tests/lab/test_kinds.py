@@ -1,4 +1,4 @@
-"""Kinds of tables know nothing of one another, and a new one needs no change outside its folder."""
+"""Kinds of tables know nothing about one another, and a new kind needs no change outside its folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ for code in sys.argv[1:]:
 
 
 def kinds_in(line: str) -> set[str]:
-    """The kinds of which any module is among those of a line."""
+    """The kinds that have a module in a line."""
     return {kind for kind in KINDS if any(f"{name}.".startswith(f"gnpool.lab.{kind}.") for name in line.split())}
 
 
@@ -78,7 +78,7 @@ def imports() -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_file_outside_its_folder_names_a_kind(kind: str) -> None:
-    """Not even inside a function; but ``gnpool.lab.TABLES`` is, by its first name, that of the generated data."""
+    """Nothing imports a kind, not even inside a function, except for ``gnpool.lab.TABLES`` of the generated data."""
     naming = {path for path, target in imports() if f"{target}.".startswith(f"gnpool.lab.{kind}.")}
     outside = {path for path in naming if not path.startswith(f"lab/{kind}/")}
     assert outside == ({"lab/__init__.py"} if kind == "synthetic" else set())
@@ -97,7 +97,7 @@ def test_every_table_of_the_paper_is_of_some_kind() -> None:
 
 @dataclass(frozen=True)
 class Throw(Job):
-    """A kind of job of this file."""
+    """A job of the kind that this file defines."""
 
     die: str
     seed: int
@@ -123,7 +123,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Dice(AnyTable):
-    """A kind of table of this file."""
+    """A table of the kind that this file defines."""
 
     family: ClassVar[str] = "dice"
     id: str = "dice"

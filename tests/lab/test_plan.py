@@ -1,4 +1,4 @@
-"""What a run would take: nothing is written, and what cannot fit is refused with the setting that would."""
+"""A dry run writes nothing, and refuses what cannot fit; the error names the setting that would fit."""
 
 from __future__ import annotations
 

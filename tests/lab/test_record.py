@@ -1,4 +1,4 @@
-"""The record covers every number of the paper, and what the documentation shows of it is what the scores say."""
+"""The record covers every number of the paper, and the documentation shows the numbers of the scores."""
 
 from __future__ import annotations
 

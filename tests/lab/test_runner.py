@@ -1,4 +1,4 @@
-"""Equal results however the work is done, and whatever happens on the way."""
+"""The results are equal however the work is done and whatever interrupts it."""
 
 from __future__ import annotations
 

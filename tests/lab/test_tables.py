@@ -32,7 +32,7 @@ def test_every_published_cell_is_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_gnp_of_the_record_is_the_published_one(name: str) -> None:
-    """Its exponents, its cap and its rates are those of the paper, whatever the defaults of the layer are."""
+    """Exponents, cap and rates are those of the paper, whatever the defaults of the layer are."""
     for recipe in TABLES[name].recipes:
         for one in candidates(recipe, PRESETS["paper"]):
             layers = [

@@ -1,4 +1,4 @@
-"""Batches for the networks, and what the networks must give, computed a second time by loops in numpy."""
+"""Batches for the networks, and their expected outputs, computed a second time by loops in numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SAGPool and ASAPool as classifiers: PyG's values, the formula of GNP, and networks in a stack as alone."""
+"""The classifiers SAGPool and ASAPool have PyG's values and GNP's formula, and give the same in a stack as alone."""
 
 from __future__ import annotations
 

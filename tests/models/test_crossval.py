@@ -1,4 +1,4 @@
-"""Folds side by side: each as alone, with its own end, and going on where it was."""
+"""Folds side by side train as each would alone, end separately, and continue where they stopped."""
 
 from __future__ import annotations
 

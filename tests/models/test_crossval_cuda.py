@@ -1,4 +1,4 @@
-"""Folds side by side on a GPU: the same runs as on a CPU."""
+"""Folds side by side on a GPU give the same runs as on a CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeepNet and RecurrentNet: formulas by loops in numpy, padding, replicas, files, and training as alone."""
+"""DeepNet and RecurrentNet equal their formulas (loops in numpy), also padded, as replicas, from files and in units."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_deep_net(aggr: str, readout: str, options: dict[str, Any], training: bo
 @pytest.mark.parametrize("options", [{}, {"edge_channels": 2}, {"jumping": "cat", "norm": "layer"}], ids=str)
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
 def test_dummies_change_nothing_of_deep_net(options: dict[str, Any], training: bool) -> None:
-    """In training they need weight 0, so that batch norm leaves them out."""
+    """In training, dummies need weight 0, so that batch norm leaves them out."""
     model = alive(lambda: DeepNet(2, "gnpg", "gnpg", hidden=4, **options)).train(training)
     make = with_edges if "edge_channels" in options else graphs
     wanted_y, wanted = gradients(model, as_double(make()), REAL)
@@ -355,7 +355,7 @@ def test_reset_draws_the_weights_anew(name: str) -> None:
 
 
 def test_training_with_batch_norm_is_as_alone() -> None:
-    """With a large epsilon of Adam: biases in front of batch norm have no gradient but rounding."""
+    """Adam has a large epsilon here, because the gradient of a bias in front of batch norm is only rounding."""
     data = get_benchmark("good_motif_size").dataset("train", count=24)
     for graph in data:
         graph.x = graph.x.double()
@@ -376,7 +376,7 @@ def test_training_with_batch_norm_is_as_alone() -> None:
 
 
 def test_pointers_are_learned() -> None:
-    """In a few seconds on 4 to 7 nodes, and mostly right on 11."""
+    """It trains for a few seconds on 4 to 7 nodes, and is then mostly right on 11."""
     data = get_benchmark("salsa_bfs").dataset("train", count=300)
     small, larger = ([g for g in data if g.num_nodes in sizes] for sizes in ((4, 7), (11,)))
     fit = fit_many(

@@ -1,4 +1,4 @@
-"""Fixed poolings of non-negative rows through the kernels of the norm: PyG's values and, behind a ReLU, gradients."""
+"""The norm's kernels pool non-negative rows with PyG's values and, behind a ReLU, PyG's gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PNA that keeps its channels: values, empty segments, and both ways to say where segments are."""
+"""PNA that keeps its channels has the right values, also for empty segments, and takes segments in both forms."""
 
 from __future__ import annotations
 

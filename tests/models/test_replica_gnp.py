@@ -1,4 +1,4 @@
-"""GNP of a stack: the formula of GNP, by torch's operations and by the kernels of a GPU."""
+"""GNP in a stack has GNP's formula, by torch's operations and by the kernels of a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network in a folder: what comes back, what is refused, and that nothing is left half written."""
+"""A saved network comes back as it was, bad folders are refused, and nothing is left half written."""
 
 from __future__ import annotations
 

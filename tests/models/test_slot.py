@@ -354,7 +354,7 @@ def test_weights_where_none_are_expected_and_the_other_way_round() -> None:
 @pytest.mark.parametrize("name", ["gnp", "gnpg"])
 @pytest.mark.parametrize("form", ["message", "gin"])
 def test_gnp_needs_no_relu_in_front_of_it(form, name, monkeypatch):
-    """It takes the ReLU of its rows itself: the network leaves out one in front of it, and no bit changes."""
+    """GNP takes the ReLU of its rows itself, so the network leaves out the one in front of it, and no bit changes."""
     torch.manual_seed(0)
     x, edge_index = torch.randn(12, 1), torch.randint(12, (2, 60))
     model = GraphNet(1, name, name, form=form, hidden=8)

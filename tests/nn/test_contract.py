@@ -1,4 +1,4 @@
-"""What every aggregation of the package keeps to; classes are found, so that a new one is tested too."""
+"""Rules for every aggregation of the package; the classes are discovered, so a new one is tested, too."""
 
 from __future__ import annotations
 

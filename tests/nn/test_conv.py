@@ -90,7 +90,7 @@ def assert_equal(
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the ways taken, in order."""
+    """The names of the paths that were taken, in order."""
     taken: list[str] = []
     fused, unfused = GNPAggregation.pool_neighbors, GNPAggregation.forward
 

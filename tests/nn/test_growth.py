@@ -1,4 +1,4 @@
-"""One branch in growth coordinates: named starts, p of any sign, the cap on both sides, derivatives, the ends."""
+"""One branch in growth coordinates: named starts, p of any sign, the cap on both sides, derivatives, infinite p."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def layers(count: int) -> torch.nn.ModuleList:
 
 
 def starts_of(model: torch.nn.Module) -> list[str]:
-    """The names of the points at which the layers are."""
+    """The name of the point where each layer is."""
     found = []
     for module in model.modules():
         if isinstance(module, GNPAggregation):

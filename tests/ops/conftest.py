@@ -17,7 +17,7 @@ def backend(request, monkeypatch):
 
 
 def poison_new_memory(monkeypatch) -> None:
-    """From now on memory that nobody has written to holds NaN, or a number that no list has."""
+    """Fill new memory with NaN, or with a whole number that no list has."""
 
     def poisoned(make):
         def call(*args, **kwargs):

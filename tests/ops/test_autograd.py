@@ -1,4 +1,4 @@
-"""Derivatives to second order, and torch.func in all compositions."""
+"""Tests derivatives to second order, and torch.func in all compositions."""
 
 import math
 

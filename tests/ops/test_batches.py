@@ -23,7 +23,7 @@ def edges(grouped, seed=0):
 
 
 def compressed(edge_index):
-    """The same edges, which stand grouped by destination, as (ptr, source)."""
+    """The same edges as (ptr, source); they are grouped by destination."""
     counts = torch.bincount(edge_index[1], minlength=M)
     return torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)]), edge_index[0]
 
@@ -82,7 +82,7 @@ def test_an_edge_index_of_unknown_size(order):
 
 
 def test_what_is_in_order_is_not_gathered(backend):
-    """On the CPU the count sees the order for nothing."""
+    """On the CPU, counting the edges also shows their order, at no extra cost."""
     ptr, perm = library.build_csr(torch.tensor([0, 0, 2, 5]), 6, "index")
     assert ptr.tolist() == [0, 2, 2, 3, 3, 3, 4]
     assert (perm is None) == (backend == "numba")
@@ -131,7 +131,7 @@ def test_short_keys_hold_the_numbers(size):
 
 @pytest.mark.parametrize("order", ["col", "row"])
 def test_a_sort_order_is_believed_where_nothing_is_looked_at(order, monkeypatch):
-    """As on a GPU: the edges of an EdgeIndex that is in order are not sorted by that end again."""
+    """As on a GPU, the edges of a sorted EdgeIndex are not sorted by that end again."""
     x, weight = inputs()
     index = EdgeIndex(edges(grouped=False)).sort_by(order).values
     expected = derivatives(index.as_tensor().clone(), x, weight)
@@ -162,7 +162,7 @@ def test_an_edge_index_is_given_the_lists_that_pyg_makes(order):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_exponents_alone_need_no_lists_by_source(weighted, monkeypatch):
-    """Features that are given have no gradient: then p and q learn without the transposed lists, to the same values."""
+    """Given features have no gradient; p and q then learn without the transposed lists, to the same values."""
     x, weight = (t.float() for t in inputs())
     plain = edges(grouped=False)
     found = []
@@ -181,7 +181,7 @@ def test_exponents_alone_need_no_lists_by_source(weighted, monkeypatch):
 
 
 def test_changing_shapes_compile_nothing(backend):
-    """After the first batch every other one runs on what is there."""
+    """After the first batch, nothing more is compiled."""
     if backend != "numba":
         pytest.skip("the interpreter compiles nothing; test_cuda_launch holds the keys of Triton's kernels")
     modules = [module for name, module in sys.modules.items() if name.startswith("gnpool.ops.") and module]

@@ -1,4 +1,4 @@
-"""Neighbours by way of the nodes: the same numbers as edge by edge, and only where the range allows."""
+"""Powers per node give the same numbers as powers per edge, and are used only if the range allows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def results(x, p, q, uses, monkeypatch, eps=1e-6, edge_index=EDGE_INDEX, form=NO
 
 
 def flags(x, p, eps=1e-6, relu=False, form=NORM):
-    """Of the blocks of channels: 0, 1 or 2 for none, all or some of them; and of the channels."""
+    """Which blocks go by the nodes (0, 1 or 2 for none, all or some), and which channels."""
     scalar = cpu._TYPES[x.dtype](eps)
     found = cpu._node_powers(x, p.double(), scalar, relu, form, moments=True)[1].tolist()
     blocks = -(-x.size(1) // BLOCK)
@@ -174,7 +174,7 @@ HARM = {
 @pytest.mark.parametrize("others", [[1.5, 1.0, -2.0, 0.7, 3.0, -0.4, 4.0], [1.5, 1.0, -2.0, 0.2, 3.0, -0.1, 30.0]])
 @pytest.mark.parametrize("harm", HARM)
 def test_no_channel_changes_a_bit_of_another(harm, others, kind, eps, monkeypatch):
-    """Replicas of a training are channels beside one another; what one of them comes to is nobody else's matter."""
+    """Replicas of a training are channels side by side; what happens to one must not change the others."""
     monkeypatch.setattr(cpu, "_USES", 0)
     p = torch.tensor([*others, 2.0])
     q, at = torch.linspace(-1, 1, 8), 7

@@ -1,4 +1,4 @@
-"""What only a GPU can show. Run with ``GNPOOL_TEST_DEVICE=cuda``."""
+"""Tests that need a GPU. Run them with ``GNPOOL_TEST_DEVICE=cuda``."""
 
 import functools
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(torch.get_default_device().type != "cuda", reaso
 
 @pytest.fixture
 def step(monkeypatch):
-    """Forward and backward of both forms: what must be capturable and the same on every stream."""
+    """Forward and backward pass of both forms, which must be capturable and the same on every stream."""
     monkeypatch.delenv("GNPOOL_CHECK", raising=False)  # to look at an index is to wait for the device
     x = torch.rand(4_000, 64, requires_grad=True)
     p = torch.tensor(1.7, requires_grad=True)

@@ -1,4 +1,4 @@
-"""The Triton kernels by themselves: every way through them, for cuts that no heuristic would choose here."""
+"""Runs every path of the Triton kernels, with cuts that no heuristic would choose here."""
 
 import pytest
 import torch

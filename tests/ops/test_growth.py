@@ -201,7 +201,7 @@ def test_gradients_of_p_and_growth_at_the_edges():
 
 @pytest.mark.parametrize("edge", [0.25, -0.25, 0.5, -0.5, 0.1, -0.1, 1e-9])
 def test_no_step_in_p(edge):
-    """Whatever ways kernels have for small and large exponents, they meet."""
+    """Kernels may treat small and large exponents differently, but both give the same where they meet."""
     x, index = torch.randn(700, 1, dtype=torch.float64) ** 5, torch.arange(700) % 2
     terms = []
     for p in (edge * (1 - 1e-13), edge, edge * (1 + 1e-13)):

@@ -1,4 +1,4 @@
-"""What must hold for every input, searched by hypothesis."""
+"""Properties that must hold for every input; hypothesis searches for counterexamples."""
 
 import math
 

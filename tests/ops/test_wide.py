@@ -106,7 +106,7 @@ def test_gradients_beside_a_slope_that_overflows(backend, sign, dtype):
 
 
 def test_rows_of_forty_six_decades():
-    """The rows of the report: one of 1e33 beside a hundred of 1e-13."""
+    """One row of 1e33 beside a hundred rows of 1e-13."""
     x = torch.tensor([1e33, *[1e-13] * 100])[:, None].requires_grad_()
     y = norm_pool(x, p=0.05, eps=0.0)
     assert y.item() == pytest.approx(3.378292e36, rel=1e-5)

@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to over a pipe in its DevTools protocol: no package needed."""
+"""Drives a headless Chromium through a pipe, by its DevTools protocol; no package is needed."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Browser:
         return found["result"].get("value")
 
     def middle(self, selector: str, *, scroll: bool = True) -> tuple[float, float]:
-        """Scroll an element into view; where its middle is then."""
+        """Scroll an element into view; return the place of its middle."""
         element = f"document.querySelector({json.dumps(selector)})"
         if scroll:
             self.run(f"{element}.scrollIntoView({{block: 'center', behavior: 'instant'}})")

@@ -1,4 +1,4 @@
-"""The page in a real browser: it opens without complaint, shows its charts, and answers to pointer, finger and keys."""
+"""In a real browser the page opens without errors, shows its charts, and reacts to mouse, finger and keys."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def numbers(spoken: str) -> tuple[str, str]:
-    """p and the growth out of what the handle says."""
+    """The values of p and the growth in the label of the handle."""
     p, growth = (part.replace("\N{MINUS SIGN}", "-") for part in spoken.split(", ")[:2])
     return p.removeprefix("p "), growth.removeprefix("growth ")
 

@@ -1,4 +1,4 @@
-"""results.json that somebody has changed: read, or refused in one line that names the place; never a traceback."""
+"""A changed results.json is read, or refused in one line that names the place; there is never a traceback."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def status(child: int) -> int:
 
 
 def die(name: str, arguments: tuple[Any, ...]) -> None:
-    """kill -9 of this very process, in the middle of a write if it is one."""
+    """Kill this process (SIGKILL), in the middle of a write if there is one."""
     if name == "write":
         descriptor, data = arguments
         os.pwrite(descriptor, data[: len(data) // 2], 0)

@@ -1,4 +1,4 @@
-"""Truncated, flipped, lost and swapped files are found, set aside and redone."""
+"""Truncated, changed, lost and swapped files are found, set aside and computed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Full disks, limits, and folders that are not what they should be: one clear error, nothing half-written."""
+"""Full disks, limits and wrong folders give one clear error and leave nothing half-written."""
 
 from __future__ import annotations
 

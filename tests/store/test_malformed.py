@@ -1,4 +1,4 @@
-"""Files whose checksums fit and whose content is none are set aside as damage is; and the order of writes."""
+"""Files with valid checksums and invalid content are set aside like damaged ones; also tests the order of writes."""
 
 from __future__ import annotations
 

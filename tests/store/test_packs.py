@@ -287,7 +287,7 @@ def test_what_shrinks_too_much_is_stored_as_it_is(tmp_path: Path) -> None:
 
 
 def rewritten(path: Path, **fields: Any) -> None:
-    """A pack whose list of members lies, with a checksum that fits."""
+    """A pack with a false list of members and a valid checksum."""
     with zipfile.ZipFile(path) as archive:
         begin = archive.start_dir
     content = bytearray(path.read_bytes())

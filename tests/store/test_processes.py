@@ -1,4 +1,4 @@
-"""Killed at any moment and started again; several processes at once; owners that die."""
+"""A store survives kills at any moment, several processes at once, and owners that die."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _kind_of_lock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 
 def work(store: Store, units: int, log: Path | None = None, pause: float = 0.0) -> None:
-    """What the lab does: compute what is missing, unit after unit, with a checkpoint."""
+    """Work as the lab does: compute the missing units one by one, with a checkpoint."""
     for key in store.missing([unit_key(unit) for unit in range(units)]):
         with store.claim(key) as mine:
             if mine and key not in store:

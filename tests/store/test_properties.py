@@ -1,4 +1,4 @@
-"""Any key and any scores come back as they went in."""
+"""Any key and any scores come back as they were stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Things that stand where files should be: nothing hangs, nothing is read to its end, nobody has to tidy up by hand."""
+"""With other things in place of files nothing hangs, none is read to its end, and nobody has to tidy up by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes in comes out: records, listings, names, checkpoints."""
+"""Records, listings, names and checkpoints come back as they were stored."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ def test_tasks_travel_between_processes(name: str) -> None:
 
 
 def digest(data: list[Data]) -> str:
-    """Hash of all that is whole in a dataset: sizes, edges, targets, which nodes count."""
+    """Hash of everything in a dataset that is a whole number: sizes, edges, targets, and which nodes count."""
     state = hashlib.sha256()
     for one in data:
         state.update(np.array([one.num_nodes]).astype("<i8").tobytes())

@@ -1,4 +1,4 @@
-"""What predictors without a network reach on the data: known figures of the generators and of the readings."""
+"""Predictors without a network reach known errors on the data of every generator and reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training one model in the ordinary way: an optimiser of torch, a loop, nothing shared. What `fit_many` must equal."""
+"""Trains one model in the ordinary way, by torch's optimiser in a loop. `fit_many` must give the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints that are something else: set aside with a warning, and nothing hangs."""
+"""Anything else in place of a checkpoint is set aside with a warning, and nothing hangs."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def data(task: str, split: str, sorted_edges: bool, dtype: torch.dtype) -> Batch
 
 
 def train(name: str, device: str, sorted_edges: bool = True, dtype: torch.dtype = torch.float64, **options: Any) -> Any:
-    """Both settings with two seeds; nothing may fall back."""
+    """Train both settings with two seeds; no operation may fall back to a loop."""
     task, make = MODELS[name]
     options = {"settings": SETTINGS, "seeds": [3, 4], "epochs": EPOCHS, "unit": 8, "vectorize": True, **options}
     return fit_many(
@@ -89,7 +89,7 @@ def test_operation_by_operation_equals_a_graph(name: str) -> None:
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 0.0), (torch.float64, 1e-9)], ids=["bits", "float64"])
 def test_resume_gives_the_same_result(tmp_path, dtype, tolerance) -> None:
-    """To the bit where kernels run; the reference, which computes float64 there, adds in any order."""
+    """Kernels give equal bits. The reference, which computes in float64 there, adds in any order."""
     run = functools.partial(train, "graph-gnp", "cuda", dtype=dtype, cuda_graph=True)
 
     class InterruptError(Exception):
@@ -127,7 +127,7 @@ def test_a_schedule_reaches_the_graph() -> None:
 
 
 class Waiting(Net):
-    """Asks the GPU for a number, which vmap allows, for it is the data's, and a recording does not."""
+    """Asks the GPU for a number of the data; vmap allows this, but a recording does not."""
 
     def forward(self, x, edge_index, batch, batch_size):
         return super().forward(x, edge_index, batch, int(batch.max()) + 1)

@@ -1,4 +1,4 @@
-"""Which streams graphs are recorded on: seen without a GPU, since torch only hands them out."""
+"""Tests on which streams graphs are recorded; this needs no GPU, because torch only hands out streams."""
 
 from __future__ import annotations
 

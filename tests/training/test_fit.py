@@ -1,4 +1,4 @@
-"""`fit_many` as its users meet it: selection, failures, stopping and resuming, fall-backs, messages."""
+"""`fit_many` as users see it: selection, failures, stopping and resuming, fall-backs, messages."""
 
 from __future__ import annotations
 

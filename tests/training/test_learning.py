@@ -1,4 +1,4 @@
-"""GNP learns a pooling that is right on larger graphs, where a fixed one that is wrong for the task fails."""
+"""GNP learns a pooling that is right on larger graphs; a fixed pooling that is wrong for the task fails there."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def assert_equal_alone(
     atol: float,
     leave_out: tuple[str, ...] = (),
 ) -> None:
-    """The runs of a unit end with the weights that they have alone."""
+    """The runs of a unit end with the weights of runs trained alone."""
     make = lambda: case.make().to(dtype)  # noqa: E731
     task = get_task(case.task)
     data = task.dataset("train", count=STEPS * SIZE, sizes=(6, 10), **case.options)

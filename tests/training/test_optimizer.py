@@ -1,4 +1,4 @@
-"""The step as one kernel: the same as operation by operation."""
+"""The optimiser's step as one kernel gives the same as operation by operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a data set, and two of them together: the same batches as from the lists of graphs."""
+"""Parts of a data set, and two of them together, give the same batches as the lists of graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stack holds what the modules of its seeds hold, put together on the CPU and moved once, there and back."""
+"""A stack holds the parameters of the modules of its seeds. It is made on the CPU and moved once, there and back."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_each_tensor_moves_once(seeds: int) -> None:
 
 
 class Answers(TorchDispatchMode):
-    """Counts numbers that are asked for one by one."""
+    """Counts the numbers that are read one by one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class Answers(TorchDispatchMode):
 
 
 def test_outcomes_of_many_runs_are_read_at_once() -> None:
-    """A GPU that other studies use answers a few times a second: once for each run would take minutes."""
+    """A GPU that others use answers only a few times a second, so asking once for each run would take minutes."""
     result = fit_many(Net, graphs(8), squared, Setting(lr=1e-3), seeds=3, epochs=1, validation=graphs(4, seed=1))
     with Answers() as answers:
         again = Fit(result._units)

@@ -1,4 +1,4 @@
-"""Settings that differ in their start train in one unit; what a setting says of its rates and to a store."""
+"""Settings with different starts train in one unit; also tests a setting's rates and what a store keeps of it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_start_that_cannot_be_is_refused(kind: str, start: str, match: str) ->
 
 
 def test_an_old_setting_is_stored_as_it_was() -> None:
-    """The keys of a store are made of these values: one more would lose all results that are there."""
+    """The keys of a store consist of these values; one more value would lose all stored results."""
     assert list(Setting(lr=1e-3).to_dict()) == OLD_KEYS
     assert list(Setting(lr=1e-3, lr_p=3e-2, lr_q=1e-2, clip=1.0, optimizer="adam").to_dict()) == OLD_KEYS
     assert Setting(lr=5e-3, lr_p=3e-2, clip=1e4).to_dict() == {

@@ -147,6 +147,12 @@ def _sentences(study: Study, chosen: Entry, learned: bool) -> list[str]:
         )
         gets = f"On {where} {plain} gets {_metric(study).words} {constant}."
         saved = "Do not use the saved model: it predicts no better than that."
+        if _is_better(chosen, study):
+            count = len(study.prepared.y["validation"])
+            saved = (
+                f"The saved model gets {show_error(study, chosen, 'larger')}, but {count} validation "
+                f"{_items(study)} cannot rule out that it was lucky. Do not rely on it without more data."
+            )
         return [nothing, gets, saved, *_shift(study)]
     found = [_named(study, chosen), _errors(study, chosen)]
     if not _is_better(chosen, study):

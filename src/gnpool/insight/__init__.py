@@ -2,9 +2,11 @@
 
 from gnpool.display.poolings import NAMES, Named
 from gnpool.insight.crystal import CrystalAggregation, NamedPooling
-from gnpool.insight.crystallize import Crystal, Trial, crystallize
+from gnpool.insight.crystallize.search import crystallize
+from gnpool.insight.crystallize.trial import Crystal, Trial
 from gnpool.insight.export import export_model
-from gnpool.insight.laws import Finding, Law, find_law
+from gnpool.insight.laws.finding import Finding, find_law
+from gnpool.insight.laws.law import Law
 from gnpool.insight.reading import BranchReading, Reading, read
 
 __all__ = [

@@ -1,6 +1,7 @@
 """Networks with a slot for a pooling, as plain modules of PyTorch Geometric."""
 
-from gnpool.insight.laws import LawNet, LawsNet
+from gnpool.insight.laws.network import LawNet
+from gnpool.insight.laws.several import LawsNet
 from gnpool.models.networks.deep_net import DeepNet
 from gnpool.models.networks.graph_net import GraphNet
 from gnpool.models.networks.monstor import MONSTOR

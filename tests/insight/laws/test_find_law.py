@@ -1,4 +1,4 @@
-"""Laws are found, said and certified: by values, on small data."""
+"""``find_law`` finds the right laws on small data, prints them, and states how far to trust them."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_tie_that_larger_sizes_would_break_is_undecided():
 
 
 def test_a_factor_of_one_is_more_likely_than_another_simple_one():
-    """The mean of the noise is 2.5 standard errors from 0: a fitted number would be the noise, and 1 is the answer."""
+    """The mean of the noise is 2.5 standard errors from 0. A fitted number would fit the noise; 1 is right."""
     noise = np.random.default_rng(1).standard_normal(400)
     noise = (noise - noise.mean()) / noise.std() + 2.5 / 20
     draws = iter(noise.tolist())
@@ -157,14 +157,14 @@ def test_a_factor_of_one_is_more_likely_than_another_simple_one():
 
 
 def with_mean_of_noise(count, errors):
-    """Noise of size 1 whose mean is so many standard errors from 0."""
+    """Noise of size 1, with a mean that is the given number of standard errors from 0."""
     noise = np.random.default_rng(1).standard_normal(count)
     return (noise - noise.mean()) / noise.std() + errors / math.sqrt(count)
 
 
 @pytest.mark.parametrize(("errors", "factor"), [(3.5, 1.0), (6.0, 1 + 0.05 * 6 / 20)])
 def test_a_law_has_a_fitted_factor_only_if_no_simple_one_could_be_meant(errors, factor):
-    """At 3.5 standard errors a fitted factor is shorter, but 1 is within the odds of a rival."""
+    """At 3.5 standard errors a fitted factor has the shorter description, but a factor of 1 is still a rival."""
     draws = iter(with_mean_of_noise(400, errors).tolist())
     found = find_law(sets(400, lambda x: float(x.max()) * (1 + 0.05 * next(draws))))
     assert found.found
@@ -182,7 +182,7 @@ def test_numbers_of_many_targets_are_chosen_by_all_of_them():
 
 
 def test_an_approximate_formula_is_not_trusted_where_a_constant_is_as_near():
-    """Three times the error of the formula is more than the error of a constant: it says nothing of larger sizes."""
+    """A constant errs by less than three times the formula's error, so the formula says nothing about larger sizes."""
     data = graphs(60, medians, low=20, high=30)
     found, y = find_law(data), torch.cat([one.y for one in data])
     assert found.verdict == "approximate"
@@ -287,7 +287,7 @@ def test_powers_that_do_not_exist_are_left_out():
 
 
 def test_prices_are_probabilities():
-    """Shares of all points together are at most 1, and the common ones are the cheapest."""
+    """The prior shares of all points sum to at most 1, and the common points are the cheapest."""
     assert sum(math.exp(-point.cost) for point in FINE) <= 1.0
     assert max(point.cost for point in (SUM, MEAN, MAX, MIN)) < min(
         point.cost for point in FINE if point not in (SUM, MEAN, MAX, MIN)
@@ -426,7 +426,7 @@ def test_shares_of_classes_are_measured_on_more_grown_graphs():
 
 
 def test_trust_ends_where_rivals_part():
-    """x n / 8 and x part by a factor that grows with the size: 10 % is passed at twice the size."""
+    """x n / 8 and x differ by a factor that grows with the size; at twice the size they differ by more than 10 %."""
     sample = Sample.of(sets(60, torch.sum, low=8, high=9))
     law = Law((Term(0, (MEAN,)),), (1.0,), 0.0, "set", ("x",))
     near = Law((Term(0, (Point(1.0, 0.25),)),), (8**-0.25,), 0.0, "set", ("x",))

@@ -1,4 +1,4 @@
-"""A law as a network gives what the law gives, also saved, exported, and with the units of a fit."""
+"""A law gives the same values as a network, also when it is saved, exported, or has the units of a fit."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_the_law_of_a_network_is_the_law():
 
 
 def test_a_file_that_asks_for_many_features_costs_nothing(tmp_path):
-    """The names of features are not made up beforehand."""
+    """The names of features are made only when they are needed."""
     model = LawNet(2**20, [], "set")
     assert model.features == []
     assert len(str(model.arguments)) < 1000

@@ -1,4 +1,4 @@
-"""Pieces of the search for laws, each by itself: what a found law does not show."""
+"""Tests the pieces of the search for laws one by one, where a found law would not show an error."""
 
 from __future__ import annotations
 

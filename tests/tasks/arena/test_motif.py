@@ -1,4 +1,4 @@
-"""GOOD-Motif: base graphs, motifs, perturbation, noise and environments, also against graphs of the authors' code."""
+"""GOOD-Motif has the right base graphs, motifs, perturbation, noise and environments, as in the authors' code."""
 
 from __future__ import annotations
 

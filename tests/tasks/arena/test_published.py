@@ -1,4 +1,4 @@
-"""Published numbers: what stands there, and that it hangs together."""
+"""The published numbers are complete and consistent."""
 
 from __future__ import annotations
 

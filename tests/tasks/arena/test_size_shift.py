@@ -1,4 +1,4 @@
-"""Splits by size, on the sets of the field and where they are not possible."""
+"""Splits by size, on the sets of the field and on data that cannot be split."""
 
 from __future__ import annotations
 

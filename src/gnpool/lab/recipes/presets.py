@@ -19,7 +19,7 @@ class Preset:
         name (str): Name of the preset.
         seeds (int): Number of runs of every setting; their seeds are 0, 1, ...
         whole_grid (bool): Whether to run all settings of a grid and both forms of a graph network. Otherwise the quick
-        setting runs in one form.
+            setting runs in one form.
         epochs (float): Share of the epochs of a task.
         counts (Mapping): Graphs or sets of each split; a split that is not named keeps all.
         notes (str): What was reduced, as a note on the results.
