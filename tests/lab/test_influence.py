@@ -1,4 +1,3 @@
-import dataclasses
 import os
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from gnpool.lab.influence.lessons import (
     choices_of,
     lessons,
 )
-from gnpool.lab.influence.results import difference, influence_estimate, influence_results
-from gnpool.lab.influence.tables import IM_MONSTOR
+from gnpool.lab.influence.tables import IM_MONSTOR, difference
+from gnpool.lab.table import Machine
 from gnpool.store import Record, Store
 
 DATA = Path(os.environ.get("GNPOOL_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
@@ -98,7 +97,7 @@ def test_graph_of_the_study():
 def test_smoke(tmp_path):
     store, amount, events = Store(tmp_path), AMOUNTS["smoke"], []
     Runner(store, torch.device("cpu"), on_event=events.append).run(influence_jobs(amount, store))
-    table = influence_results(IM_MONSTOR, store, amount)
+    table = IM_MONSTOR.results(Scope("smoke"), store)
     done = {(cell["row"], cell["column"]): cell for cell in table["cells"] if cell["ours"]}
     rows = ("max", "sum", "GNP", "simulated", "degree", "random")
     assert set(done) == {(row, f"Celebrity/{p}") for row in rows for p in ("BT", "JI", "LP")}
@@ -107,9 +106,9 @@ def test_smoke(tmp_path):
         assert done["simulated", cell["column"]]["ours"]["mean"] >= 0.9 * cell["ours"]["mean"]
     assert done["GNP", "Celebrity/BT"]["paper"] == {"mean": 155.3, "std": 0.8}
     assert events[-1].overall == 1.0
-    assert influence_estimate(IM_MONSTOR, amount, "cpu", store).minutes_left == 0
+    assert IM_MONSTOR.estimate(Scope("smoke"), store, Machine("cpu")).minutes_left == 0
 
-    more = influence_results(IM_MONSTOR, store, dataclasses.replace(amount, runs=3))["cells"]
+    more = IM_MONSTOR.results(Scope("smoke", seeds=3), store)["cells"]
     told = {cell["row"]: cell["part"] for cell in more if cell["ours"]}
     assert told == {**dict.fromkeys(rows, "1 of 3 runs"), "degree": None}  # which is the same in every run
     assert {cell["part"] for cell in done.values()} == {None}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from gnpool.lab.running.job import digest
 from gnpool.lab.table import Scope
 from gnpool.models.stacked.crossval import Method
 from gnpool.models.stacked.folds import FOLDS, SEEDS, Fold
+from gnpool.store import Record, Store
 from gnpool.training import Setting
 
 DATASETS = ("D&D", "PROTEINS", "NCI1")
@@ -150,15 +150,19 @@ class Trial:
             method if amount.epochs is None else dataclasses.replace(method, epochs=min(method.epochs, amount.epochs))
         )
 
+    def records(self, store: Store | None, amount: Amount) -> dict[Fold, Record]:
+        """The stored runs."""
+        found = {} if store is None else {run: store.get(self.key(amount, run)) for run in amount.runs}
+        return {run: record for run, record in found.items() if record is not None}
+
     def key(self, amount: Amount, run: Fold) -> dict[str, Any]:
         """The name of a run in the store. Its digest covers everything else that the result depends on."""
         content = {"method": self.method(amount).to_dict(), "graphs": amount.graphs, "folds": FOLDS}
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
         return {
             "table": "classification",
             "dataset": self.dataset,
             "model": self.model,
-            "preset": f"{amount.preset}-{digest}",
+            "preset": f"{amount.preset}-{digest(content)}",
             "seed": run.seed,
             "fold": run.fold,
         }

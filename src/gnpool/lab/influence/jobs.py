@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -78,18 +79,19 @@ class _InfluenceJob(Job):
 
     amount: InfluenceAmount
 
-    def choose(self, bench: Bench, choice: Choice, *model: Any) -> None:
-        """Choose seeds and measure their influence, unless the store has the results."""
-        if choice.key(self.amount) in bench.store:
-            return
-        network = collection.read_graph(choice.target, "test", choice.probability, self.amount.nodes)
-        work = (choice, self.amount, bench.device, bench.engine.share(network), *model)
-        scores, meta = bench.engine.call(choice_unit, *work, caller=Caller(bench.stopped))
-        bench.store.put(choice.key(self.amount), scores=scores, tensors={}, meta=self.told(meta))
+    def choose(self, bench: Bench, choice: Choice, *model: Any) -> bool:
+        """Choose seeds and measure their influence, unless it is stored; False if another process is at it."""
 
-    def told(self, meta: Key) -> Key:
-        """Meta data, including what was reduced."""
-        return {**meta, "preset": self.amount.preset, "notes": self.amount.notes}
+        def compute(_: Path) -> Any:
+            network = collection.read_graph(choice.target, "test", choice.probability, self.amount.nodes)
+            work = (choice, self.amount, bench.device, bench.engine.share(network), *model)
+            return self.told(*bench.engine.call(choice_unit, *work, caller=bench.caller()))
+
+        return bench.record(choice.key(self.amount), compute) is not None
+
+    def told(self, scores: Any, tensors: dict[str, Tensor], meta: Key) -> tuple[Any, dict[str, Tensor], Key]:
+        """A unit whose meta data say what was reduced."""
+        return scores, tensors, {**meta, "preset": self.amount.preset, "notes": self.amount.notes}
 
 
 @dataclass(frozen=True)
@@ -116,24 +118,18 @@ class LessonJob(_InfluenceJob):
         return [JobPart(all(key in store for key in keys), 1.0, "training")]
 
     def work(self, bench: Bench) -> bool:
-        with bench.store.claim(self.key) as mine:
-            if not mine:
-                return False
-            record = bench.store.get(self.key) or self._train(bench)
-            for choice in choices_of(self.lesson):
-                self.choose(bench, choice, *model_of(record, choice))
+        def train(checkpoint: Path) -> Any:
+            cascades = (CascadesJob(*source, self.amount).part(bench) for source in self.lesson.sources)
+            work = (self.lesson, self.amount, bench.device, *map(bench.engine.share, cascades))
+            return self.told(*bench.engine.call(training_unit, *work, caller=bench.caller(checkpoint)))
+
+        record = bench.record(self.key, train)
+        if record is None:
+            return False
+        if not all(self.choose(bench, choice, *model_of(record, choice)) for choice in choices_of(self.lesson)):
+            return False
         bench.finish()
         return True
-
-    def _train(self, bench: Bench) -> Record:
-        cascades = (CascadesJob(*source, self.amount).part(bench) for source in self.lesson.sources)
-        work = (self.lesson, self.amount, bench.device, *map(bench.engine.share, cascades))
-        caller = bench.caller(bench.store.checkpoint(self.key))
-        scores, tensors, meta = bench.engine.call(training_unit, *work, caller=caller)
-        bench.store.put(self.key, scores=scores, tensors=tensors, meta=self.told(meta))
-        record = bench.store.get(self.key)
-        assert record is not None
-        return record
 
 
 @dataclass(frozen=True)
@@ -158,10 +154,7 @@ class BaselineJob(_InfluenceJob):
         return engine.jobs(1)  # on a CPU each job uses all cores
 
     def work(self, bench: Bench) -> bool:
-        with bench.store.claim(self.key) as mine:
-            if mine:
-                self.choose(bench, self.choice)
-        return mine
+        return self.choose(bench, self.choice)
 
 
 def influence_jobs(amount: InfluenceAmount, store: Store) -> list[Job]:
@@ -218,8 +211,8 @@ def choice_unit(
     graph: CascadeGraph,
     model: MONSTOR | None = None,
     stacked: int = 1,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Choose seeds and measure their influence: scores and meta data."""
+) -> tuple[dict[str, Any], dict[str, Tensor], Key]:
+    """Choose seeds and measure their influence: scores, no tensors, and meta data."""
     began = time.monotonic()
     if model is not None and device.type == "cpu":
         torch.set_num_threads(1)
@@ -238,7 +231,8 @@ def choice_unit(
     )
     chosen = time.monotonic() - began
     scores = _measured(graph, found, amount.evaluation, device)
-    return scores, {**describe_machine(device), "seconds": time.monotonic() - began, "seconds_of_choice": chosen}
+    meta = {**describe_machine(device), "seconds": time.monotonic() - began, "seconds_of_choice": chosen}
+    return scores, {}, meta
 
 
 def _measured(graph: CascadeGraph, found: Selection, simulations: int, device: torch.device) -> dict[str, Any]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
-import json
 from dataclasses import dataclass
 
 from gnpool.display.models import GNP
 from gnpool.influence.labels import PUBLISHED_RUNS, PUBLISHED_SETS
 from gnpool.influence.train import PUBLISHED_EPOCHS
-from gnpool.lab.running.job import Key
+from gnpool.lab.running.job import Key, digest
 from gnpool.lab.table import Scope
 
 TARGETS = ("Extended", "Celebrity", "WannaCry")  # in the order of work
@@ -72,8 +70,7 @@ class InfluenceAmount:
 
     def digest(self, *names: str) -> str:
         """The preset and a hash of those of its values that a result depends on."""
-        content = {name: getattr(self, name) for name in names}
-        return f"{self.preset}-{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]}"
+        return f"{self.preset}-{digest({name: getattr(self, name) for name in names})}"
 
 
 LEARNED_WITH = ("sets", "simulations", "epochs", "nodes")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +11,7 @@ import torch
 from gnpool.lab.recipes.grids import GRIDS, Grid
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.running.data import CACHE, Wanted
+from gnpool.lab.running.job import digest
 from gnpool.models import GraphNet, NodeNet, SAGPoolNet, SetNet, SetTransformer
 from gnpool.tasks import Task, get_task
 from gnpool.training import Batch, Batches
@@ -109,14 +108,13 @@ class Recipe:
         }
         if preset.decay:
             content["decay"] = preset.decay
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
         drawn = f", data seed {preset.data_seed}" if preset.data_seed else ""
         return {
             "table": "training",
             "task": self.task,
             "data": (self.data or "standard") + drawn,
             "model": self.model,
-            "preset": f"{preset.name}-{digest}",
+            "preset": f"{preset.name}-{digest(content)}",
         }
 
     def batches(self, split: str, preset: Preset) -> Batches:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +20,11 @@ from gnpool.store import Record, Store
 
 Key = dict[str, Any]
 SHARED = 1000  # objects that jobs of one run may share: more than any run has
+
+
+def digest(content: Any) -> str:
+    """A short hash of what a result depends on; keys have it behind the name of the preset."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
