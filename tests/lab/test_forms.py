@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gnpool.lab import PRESETS, TABLES, Cell, Preset, Scope, Table, table_results
+from gnpool.lab.plan import needed_megabytes
 from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.recipes.cost import training_megabytes
 from gnpool.lab.recipes.crystallized import crystallized, validation_of
@@ -16,7 +17,6 @@ from gnpool.lab.recipes.forms import candidates, chosen, form_of, in_form, train
 from gnpool.lab.recipes.grids import GRIDS, Grid
 from gnpool.lab.recipes.models import graph_fixed, graph_gnp, graph_other, node, set_model
 from gnpool.lab.recipes.stored import models_of, read_stored, stored, stored_models
-from gnpool.lab.running.memory import needed_megabytes
 from gnpool.models import GraphNet
 from gnpool.store import Record, Store
 from gnpool.training import Setting

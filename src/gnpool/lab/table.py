@@ -15,6 +15,7 @@ from gnpool.lab.running.job import Job, Key
 from gnpool.store import Store
 
 SEARCHES = ("all", "point")  # ways to search a grid; "point" will be deleted when the runs begun with it are done
+PROGRAM = 560  # megabytes (2**20) of the program itself, with small data and two runs
 T = TypeVar("T")
 
 
@@ -199,15 +200,3 @@ class AnyTable(ABC):
         """The table for results.json; ``more`` is inserted between its head and ``meta``."""
         head = {"table": self.id, "title": self.title, "metric": self.metric}
         return {**head, "rows_are": rows_are, "columns_are": columns_are, "cells": cells, **more, "meta": meta}
-
-
-def check_options(tables: Sequence[AnyTable], scope: Scope) -> None:
-    """Refuse options that apply to none of the tables."""
-    known = frozenset[str]().union(*(table.options for table in tables))
-    if any(getattr(scope, name) is not None and name not in known for name in ("seeds", "folds")):
-        raise ValueError("'seeds' and 'folds' are for tables that are cross-validated, such as graphcl_a")
-    given = [table.id for table in tables if "data_seed" not in table.options]
-    if scope.data_seed and given:
-        raise ValueError(f"'data_seed' is for tables on generated data, but the data of {given[0]} is not generated")
-    if not scope.train and not scope.test:
-        raise ValueError("there is nothing to do: training and tests are both switched off")

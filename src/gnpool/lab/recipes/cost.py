@@ -19,8 +19,7 @@ from typing import Any
 from gnpool.lab.recipes.crystallized import node_epochs
 from gnpool.lab.recipes.presets import Preset, preset_of
 from gnpool.lab.recipes.recipe import Exam, Recipe
-from gnpool.lab.running.memory import BASE
-from gnpool.lab.table import Estimate, Machine, Scope
+from gnpool.lab.table import PROGRAM, Estimate, Machine, Scope
 from gnpool.store import Store
 
 # Milliseconds of a step: (one run alone, base, each run), on one core of an AMD EPYC.
@@ -109,7 +108,7 @@ def training_megabytes(recipe: Recipe, preset: Preset) -> float:
     base = recipe.base
     runs = min(preset.unit, len(preset.settings(base.space)) * preset.seeds)
     graphs = preset.counts.get("train", base.spec.counts["train"])
-    return BASE + graphs * DATA[base.spec.level] + runs * RUN[kind_of(base)]
+    return PROGRAM + graphs * DATA[base.spec.level] + runs * RUN[kind_of(base)]
 
 
 def _units(recipe: Recipe, preset: Preset, runs: int, kind: str) -> float:
