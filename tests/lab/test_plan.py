@@ -14,7 +14,7 @@ from gnpool.cli import app
 from gnpool.lab import PRESETS, TABLES, Scope, reproduce
 from gnpool.lab import plan as planned
 from gnpool.lab.plan import memory_problem, needed_megabytes, plan
-from gnpool.lab.recipes.cost import RUN, training_megabytes
+from gnpool.lab.recipes.cost import MEASURED, training_megabytes
 from gnpool.lab.table import PROGRAM
 from tests.lab.shared import SMALL
 
@@ -28,8 +28,9 @@ def dry(*arguments: str) -> tuple[int, str, str]:
 
 def test_memory_of_a_training() -> None:
     recipe = TABLES[SMALL].recipes[0]  # 24 settings, 5 seeds, 5,000 graphs
-    assert training_megabytes(recipe, PAPER) == pytest.approx(PROGRAM + 5000 * 0.03 + 120 * RUN["graph gnp"])
-    assert training_megabytes(recipe, PRESETS["smoke"]) == pytest.approx(PROGRAM + 32 * 0.03 + 2 * RUN["graph gnp"])
+    run = MEASURED["graph gnp"][3]
+    assert training_megabytes(recipe, PAPER) == pytest.approx(PROGRAM + 5000 * 0.03 + 120 * run)
+    assert training_megabytes(recipe, PRESETS["smoke"]) == pytest.approx(PROGRAM + 32 * 0.03 + 2 * run)
     one, two = (needed_megabytes(TABLES[SMALL].megabytes(Scope("paper")), jobs) for jobs in (1, 2))
     assert two == pytest.approx(2 * one)
     four = needed_megabytes(TABLES[SMALL].megabytes(Scope("paper")), 4)

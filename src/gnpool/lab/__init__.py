@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gnpool.lab.recipes.presets import PRESETS, Preset, get_preset
-from gnpool.lab.recipes.results import table_results
-from gnpool.lab.recipes.table import Cell, Table
+from gnpool.lab.recipes.table import Cell, Table, table_results
 from gnpool.lab.registry import all_tables, at_hand_tables, find_table, register_table
 from gnpool.lab.reproduction import reproduce
 from gnpool.lab.results import verdict
