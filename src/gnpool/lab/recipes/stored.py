@@ -11,7 +11,6 @@ from gnpool.insight.crystallize import READ_GRAPHS
 from gnpool.lab.recipes.forms import StoredModels, chosen, trained
 from gnpool.lab.recipes.presets import Preset, get_preset
 from gnpool.lab.recipes.recipe import Exam, Recipe
-from gnpool.lab.recipes.table import Cell
 from gnpool.lab.recipes.training import chosen_models
 from gnpool.lab.registry import find_table
 from gnpool.lab.table import SEARCHES
@@ -33,13 +32,6 @@ def stored(
             f"train it with 'gnpool reproduce'"
         )
     return chosen(found, criterion)
-
-
-def stored_models(
-    store: Store, recipe: Recipe, preset: Preset, search: str | None = None, criterion: str = "loss"
-) -> dict[int, torch.nn.Module]:
-    """The chosen models of a recipe by seed, learned or crystallized, without runs that failed."""
-    return models_of(stored(store, recipe, preset, search, criterion), criterion)
 
 
 def models_of(one: StoredModels, criterion: str = "loss") -> dict[int, torch.nn.Module]:
@@ -73,7 +65,8 @@ def stored_model(
         data_seed (int, optional): Seed of its training data. (default: ``0``)
     """
     store = store if isinstance(store, Store) else Store(store, create=False)
-    models = stored_models(store, find_cell(table, row, column).recipe, get_preset(preset, data_seed), search)
+    recipe: Recipe = find_table(table).model_cell(row, column).recipe
+    models = models_of(stored(store, recipe, get_preset(preset, data_seed), search))
     if seed not in models:
         raise ValueError(f"'seed' must be one of {', '.join(map(str, models))}, got {seed}")
     return models[seed]
@@ -98,9 +91,3 @@ def read_stored(
         if name.startswith("curve/") and exponent[:2] in ("p_", "q_"):
             curves.setdefault(layer, {})[exponent] = values[:, list(models).index(seed)].tolist()
     return reading, curves
-
-
-def find_cell(table: str, row: str, column: str | None = None) -> Cell:
-    """A cell by the names of its row and column; without a column, the first cell of the row."""
-    found: Cell = find_table(table).model_cell(row, column)
-    return found
