@@ -42,7 +42,7 @@ MEASURED = {
 }
 DATA = {"graph": 0.03, "node": 0.05, "set": 0.004}  # megabytes of a training graph or set
 # Milliseconds of a step as one CUDA graph of an H200. Measured: 0.53 for 20 runs of "graph gnp" and 0.31 for 20 of
-# "set gnp". The others keep their proportions on the CPU, except at nodes (base, each run): a whole grid of "node" takes
+# "set gnp". The others keep their proportions on the CPU, except at nodes (base, each run): a whole grid of "node" has
 # 48 s, and one of "weighted node" about 450 s. Beside two other trainings, and judged by their progress, 24 runs of it
 # took about 350 s and 5 runs 300 s. Those of GNP, beside other trainings, took 193 and 434 s; the same base is assumed
 # for them.
