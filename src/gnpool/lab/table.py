@@ -137,13 +137,10 @@ class AnyTable(ABC):
         """Whether the data of the table is on this machine."""
         return all(map(at_hand, self.data()))
 
-    def missing(self, scope: Scope, store: Store) -> set[str]:
-        """The data sets that are needed for results missing from the store."""
-        return set()
-
     def fetch(self, scope: Scope, store: Store) -> None:
         """Get the data that is still needed, so that an offline machine fails before any training."""
-        for name in sorted(self.missing(scope, store)):
+        jobs = self.jobs(scope, store, torch.device("cpu"))
+        for name in sorted({name for job in jobs for name in job.data(store)}):
             if not at_hand(name):
                 tudataset(name)
 

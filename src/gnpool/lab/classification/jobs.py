@@ -54,6 +54,9 @@ class StackJob(Job):
         seconds = len(self.runs) * run_seconds(self.trial, self.amount, kind)
         return [JobPart(not self._missing(store), seconds, "training")]
 
+    def data(self, store: Store) -> set[str]:
+        return {self.trial.dataset}
+
     def _missing(self, store: Store) -> list[Fold]:
         return [run for run in self.runs if self.trial.key(self.amount, run) not in store]
 

@@ -61,11 +61,6 @@ class ClassificationTable(AnyTable):
     def data(self) -> list[str]:
         return list(dict.fromkeys(trial.dataset for trial in self.trials))
 
-    def missing(self, scope: Scope, store: Store) -> set[str]:
-        amount = amount_of(scope)
-        trials = self.wanted(amount) if scope.train else []
-        return {one.dataset for one in trials if any(one.key(amount, run) not in store for run in amount.runs)}
-
     def jobs(self, scope: Scope, store: Store, device: torch.device) -> Sequence[StackJob]:
         amount = amount_of(scope)
         return stack_jobs(self.wanted(amount), amount, store, device.type) if scope.train else ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -15,7 +14,7 @@ from gnpool.lab.real.graphs import REAL, RealExam
 from gnpool.lab.recipes.crystallized import crystallized
 from gnpool.lab.recipes.models import FIXED, GRAPH_TASKS, graph_fixed, graph_gnp, graph_other
 from gnpool.lab.recipes.table import Cell, Table, published_table
-from gnpool.lab.results import spread, verdict
+from gnpool.lab.results import meta_of, spread, verdict
 from gnpool.lab.running.job import Bench, Job, Key
 from gnpool.lab.table import AnyTable, Estimate, Machine, Place, Scope
 from gnpool.store import Store
@@ -38,11 +37,11 @@ class Count(Job):
     def key(self) -> Key:
         return {"table": "real_stat", "dataset": self.dataset}
 
-    def work(self, bench: Bench) -> bool:
-        def compute(_: Path) -> tuple[Any, dict[str, Any], Key]:
-            return statistics_of(self.dataset), {}, {}
+    def data(self, store: Store) -> set[str]:
+        return {self.dataset} if self.key not in store else set()
 
-        return bench.record(self.key, compute) is not None
+    def work(self, bench: Bench) -> bool:
+        return bench.record(self.key, lambda _: (statistics_of(self.dataset), {}, {})) is not None
 
 
 class Statistic(Place):
@@ -64,9 +63,6 @@ class StatisticsTable(AnyTable):
     def data(self) -> list[str]:
         return list(dict.fromkeys(cell.row for cell in self.cells))
 
-    def missing(self, scope: Scope, store: Store) -> set[str]:
-        return {cell.row for cell in self.cells if cell.key not in store}
-
     def jobs(self, scope: Scope, store: Store, device: torch.device) -> list[Count]:
         return [Count(dataset) for dataset in self.data()]
 
@@ -79,16 +75,13 @@ class StatisticsTable(AnyTable):
     def results(self, scope: Scope, store: Store) -> dict[str, Any]:
         cells = []
         for cell in self.cells:
-            record, paper = store.get(cell.key), self.published(cell.row, cell.column)
-            entry: dict[str, Any] = {"row": cell.row, "column": cell.column, "ours": None, "paper": paper}
-            entry |= {"metric": "COUNT", "gnp": False, "verdict": "not run"}
+            record, entry = store.get(cell.key), {**self.entry(cell, "COUNT", gnp=False), "verdict": "not run"}
             if record is not None:
-                value = record.scores[cell.column]
+                value, paper = record.scores[cell.column], entry["paper"]
                 entry["ours"] = spread([value])
                 entry["verdict"] = "" if paper is None else "matched" if _rounds_to(value, paper["mean"]) else "worse"
             cells.append(entry)
-        meta = {"preset": scope.preset, "notes": "", "seed": 0, "seeds": [0], "seconds": 0.0}
-        return self.shown(cells, meta=meta)
+        return self.shown(cells, meta=meta_of(None, 0.0, preset=scope.preset, notes="", seed=0, seeds=[0]))
 
 
 def _rounds_to(value: float, published: float | None) -> bool:

@@ -76,6 +76,9 @@ class RecipeJob(Job):
         tests = (JobPart(trained and key in store, seconds, "exam") for key, seconds in exams)
         return (JobPart(trained, seconds, "training"), *tests)
 
+    def data(self, store: Store) -> set[str]:
+        return {exam.given for exam in self.exams if exam.given is not None and self.exam_key(exam) not in store}
+
     def wants(self, store: Store) -> Iterator[tuple[Wanted, int | None]]:
         if self.recipe.base.key(self.preset, self.search) not in store:
             yield self.recipe.wanted("train", self.preset), self.preset.epochs_of(self.recipe.spec)

@@ -75,17 +75,6 @@ class Table(AnyTable):
     def data(self) -> list[str]:
         return list(dict.fromkeys(cell.exam.given for cell in self.cells if cell.exam.given is not None))
 
-    def missing(self, scope: Scope, store: Store) -> set[str]:
-        preset, (search, *_) = preset_of(scope), scope.searches
-        exams = [
-            (str(cell.exam.given), cell.exam.key(one.key(preset, search), preset, one.spec))
-            for cell in self.cells
-            if cell.exam.given is not None and scope.test
-            for one in _stored(cell.recipe, store, preset, search)
-            if scope.train or one.base.key(preset, search) in store
-        ]
-        return {name for name, key in exams if key not in store}
-
     def jobs(self, scope: Scope, store: Store, device: torch.device) -> list[RecipeJob]:
         """Every recipe, in both forms if there are two, with all exams that any cell needs."""
         preset, (search, *_) = preset_of(scope), scope.searches

@@ -150,6 +150,10 @@ class Job(ABC):
         """Its parts, with times on a ``kind`` of device; nothing is left to do once the store holds them all."""
         return [JobPart(self.key in store)]
 
+    def data(self, store: Store) -> set[str]:
+        """The data sets of real graphs that it still needs."""
+        return set()
+
     def wants(self, store: Store) -> Iterator[tuple[Wanted, int | None]]:
         """Data that other processes may make ahead, each with the number of epochs that it is padded for."""
         return iter(())
