@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnpool.insight import Crystal, Trial, crystallize
+from gnpool.insight import Crystal, crystallize
 from gnpool.insight.crystallize import FRESH, SETTINGS
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import STAR, Exam, Recipe
@@ -70,7 +70,9 @@ def crystallize_chosen(
         if model is None:
             crystals.append({"seed": seed, "poolings": {}, "biases": True, "reason": failed})
             continue
-        tell = functools.partial(_tell, progress, place, len(models))
+        tell = functools.partial(
+            lambda place, number, total, _: progress((place + number / total) / len(models)), place
+        )
         folder = checkpoint / f"seed{seed}"
         found = crystallize(model, train, validation, loss, checkpoint=folder, progress=tell, check=check, **options)
         crystals.append(_describe(seed, found))
@@ -108,10 +110,6 @@ def made_anew(crystallized: Record) -> str:
     return f"{names.pop()}, trained anew in {len(fresh)} of {len(crystals)} seeds"
 
 
-def _tell(progress: Callable[[float], None], place: int, models: int, number: int, total: int, _: str) -> None:
-    progress((place + number / total) / models)
-
-
 def _describe(seed: int, found: Crystal) -> dict[str, Any]:
     """The choice, its reason, and everything that was tried."""
     return {
@@ -123,11 +121,14 @@ def _describe(seed: int, found: Crystal) -> dict[str, Any]:
         "rounding": found.rounding,
         "steps": found.steps,
         "judged": found.judged,
-        "tried": [_trial(trial) for trial in found.tried],
+        "tried": [
+            {
+                "text": trial.describe(weights=True),
+                "stage": trial.stage,
+                "loss": trial.loss if math.isfinite(trial.loss) else None,
+                "failed": trial.failed,
+            }
+            for trial in found.tried
+        ],
         "reading": [dataclasses.asdict(branch) for branch in found.reading.branches],
     }
-
-
-def _trial(trial: Trial) -> dict[str, Any]:
-    loss = trial.loss if math.isfinite(trial.loss) else None
-    return {"text": trial.describe(weights=True), "stage": trial.stage, "loss": loss, "failed": trial.failed}

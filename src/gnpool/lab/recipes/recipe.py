@@ -85,7 +85,7 @@ class Recipe:
     @property
     def data(self) -> str:
         """What is not standard about the training data; it is part of the store's key and is shown to people."""
-        return "-".join(part for part in (self.structure, self.features, self.reading) if part)
+        return "-".join(filter(None, options_of(self).values()))
 
     def batch_in(self, preset: Preset) -> int:
         """Graphs or sets in a training batch."""
@@ -124,17 +124,8 @@ class Recipe:
     def wanted(self, split: str, preset: Preset) -> Wanted:
         """The key of the data that :meth:`batches` requests."""
         size, shuffle = (self.batch_in(preset), 0) if split == "train" else (EVALUATION_BATCH, None)
-        return Wanted.of(
-            self.task,
-            split,
-            size,
-            shuffle,
-            seed=preset.data_seed,
-            count=preset.counts.get(split),
-            structure=self.structure,
-            features=self.features,
-            reading=self.reading,
-        )
+        drawn = {"seed": preset.data_seed, "count": preset.counts.get(split)}
+        return Wanted.of(self.task, split, size, shuffle, **drawn, **options_of(self))
 
     def build(self, variant: Variant, **changes: Any) -> torch.nn.Module:
         """The network of a variant; ``options`` replace the variant's."""
@@ -142,6 +133,11 @@ class Recipe:
         channels = 3 if self.features == "uniform" else self.spec.in_channels
         module: torch.nn.Module = NETWORKS[options.pop("net")](channels, **options)
         return module
+
+
+def options_of(one: Recipe | Exam) -> dict[str, str | None]:
+    """What recipes and exams can change about the data of a task."""
+    return {"structure": one.structure, "features": one.features, "reading": one.reading}
 
 
 DEGREES = {"tree": 2, "ladder": 3, "regular4": 4}  # of structures that stay sparse as they grow
@@ -204,19 +200,9 @@ class Exam:
 
     def wanted(self, task: Task, preset: Preset) -> Wanted:
         """The key of the data that :meth:`batches` requests."""
-        return Wanted.of(
-            task.name,
-            "test",
-            self.batch_size(task),
-            None,
-            seed=preset.data_seed,
-            count=self.size(preset, task),
-            structure=self.structure,
-            features=self.features,
-            reading=self.reading,
-            sizes=self.sizes,
-            mean_degree=self.mean_degree,
-        )
+        drawn = {"seed": preset.data_seed, "count": self.size(preset, task)}
+        options = {"sizes": self.sizes, "mean_degree": self.mean_degree, **options_of(self)}
+        return Wanted.of(task.name, "test", self.batch_size(task), None, **drawn, **options)
 
     def batch_size(self, task: Task) -> int:
         """Graphs or sets to evaluate at once."""
