@@ -70,9 +70,7 @@ def crystallize_chosen(
         if model is None:
             crystals.append({"seed": seed, "poolings": {}, "biases": True, "reason": failed})
             continue
-        tell = functools.partial(
-            lambda place, number, total, _: progress((place + number / total) / len(models)), place
-        )
+        tell = functools.partial(_tell, progress, place, len(models))
         folder = checkpoint / f"seed{seed}"
         found = crystallize(model, train, validation, loss, checkpoint=folder, progress=tell, check=check, **options)
         crystals.append(_describe(seed, found))
@@ -108,6 +106,10 @@ def made_anew(crystallized: Record) -> str:
     if 2 * len(fresh) <= len(crystals) or len(names) != 1:
         return ""
     return f"{names.pop()}, trained anew in {len(fresh)} of {len(crystals)} seeds"
+
+
+def _tell(progress: Callable[[float], None], place: int, models: int, number: int, total: int, _: str) -> None:
+    progress((place + number / total) / models)
 
 
 def _describe(seed: int, found: Crystal) -> dict[str, Any]:
