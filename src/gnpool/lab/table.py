@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 
@@ -128,6 +128,13 @@ class AnyTable(ABC):
     title: str
     metric: str
     cells: tuple[Any, ...]
+
+    @classmethod
+    def of_paper(cls, name: str, cells: Iterable[Any], *more: Any) -> Self:
+        """A table of the paper, under its title and metric; ``more`` are the further fields of a kind."""
+        published = paper_tables()[name]
+        metric = published["metric"] if "row" not in published["metric"] else "MAPE, for shortest MAE"
+        return cls(name, published["title"], metric, tuple(cells), *more)
 
     def data(self) -> list[str]:
         """The data sets of real graphs that the table needs."""

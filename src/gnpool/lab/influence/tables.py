@@ -143,7 +143,7 @@ def difference(first: list[Record], second: list[Record]) -> dict[str, Any]:
     return {"difference": statistics.fmean(gaps), "standard_error": error, "runs": len(gaps)}
 
 
-_PAPER = paper_tables()["im_monstor"]
-_CELLS = tuple(Place(row, column) for row in (*MODELS, *BASELINES) for column in _PAPER["columns"])
-IM_MONSTOR = InfluenceTable("im_monstor", _PAPER["title"], _PAPER["metric"], _CELLS)
+_COLUMNS = paper_tables()["im_monstor"]["columns"]
+_CELLS = (Place(row, column) for row in (*MODELS, *BASELINES) for column in _COLUMNS)
+IM_MONSTOR = InfluenceTable.of_paper("im_monstor", _CELLS)
 TABLES = {IM_MONSTOR.id: IM_MONSTOR}

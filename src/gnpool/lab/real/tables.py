@@ -13,7 +13,7 @@ from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.real.graphs import REAL, RealExam
 from gnpool.lab.recipes.crystallized import crystallized
 from gnpool.lab.recipes.models import FIXED, GRAPH_TASKS, graph_fixed, graph_gnp, graph_other
-from gnpool.lab.recipes.table import Cell, Table, published_table
+from gnpool.lab.recipes.table import Cell, Table
 from gnpool.lab.results import meta_of, spread, verdict
 from gnpool.lab.running.job import Bench, Job, Key
 from gnpool.lab.table import AnyTable, Estimate, Machine, Place, Scope
@@ -165,15 +165,14 @@ def _real_baselines() -> Iterator[Cell]:
                 yield Cell(f"{task}/{label}", name, recipe, RealExam(real=name))
 
 
-def _real_stat() -> StatisticsTable:
-    published = paper_tables()["real_stat"]
-    cells = tuple(Statistic(name, column) for name in REAL for column in published["columns"])
-    return StatisticsTable("real_stat", published["title"], published["metric"], cells)
+def _real_stat() -> Iterator[Statistic]:
+    for name in REAL:
+        for column in paper_tables()["real_stat"]["columns"]:
+            yield Statistic(name, column)
 
 
-_BASELINES = published_table("real_baselines", _real_baselines())
 TABLES: dict[str, AnyTable] = {
-    "real_stat": _real_stat(),
-    "real_extrapolate": published_table("real_extrapolate", _real_extrapolate()),
-    "real_baselines": BaselinesTable(_BASELINES.id, _BASELINES.title, _BASELINES.metric, _BASELINES.cells),
+    "real_stat": StatisticsTable.of_paper("real_stat", _real_stat()),
+    "real_extrapolate": Table.of_paper("real_extrapolate", _real_extrapolate()),
+    "real_baselines": BaselinesTable.of_paper("real_baselines", _real_baselines()),
 }

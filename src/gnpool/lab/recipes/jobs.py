@@ -86,9 +86,10 @@ class RecipeJob(Job):
 
     def work(self, bench: Bench) -> bool:
         bench.check()
-        if self.recipe.crystallized and self._trained(bench, self.recipe.base) is None:
+        learned = self._trained(bench, self.recipe.base) if self.recipe.crystallized else None
+        if self.recipe.crystallized and learned is None:
             return False
-        trained = self._trained(bench, self.recipe)
+        trained = self._trained(bench, self.recipe, learned)
         if trained is None:
             return False
         bench.finish()
@@ -100,17 +101,14 @@ class RecipeJob(Job):
             bench.check()
         return True
 
-    def _trained(self, bench: Bench, recipe: Recipe) -> Record | None:
-        return bench.record(recipe.key(self.preset, self.search), functools.partial(self._train, bench, recipe))
+    def _trained(self, bench: Bench, recipe: Recipe, learned: Record | None = None) -> Record | None:
+        """Trained models, or those that are crystallized from ``learned`` ones; None if another process is at it."""
 
-    def _train(self, bench: Bench, recipe: Recipe, checkpoint: Path) -> Any:
-        learned = None
-        if recipe.crystallized:
-            learned = bench.store.get(recipe.base.key(self.preset, self.search))
-            if learned is None:
-                raise RuntimeError(f"the models of {recipe.base.model} are gone from the store")  # they were just there
-        work = (recipe, learned, self.preset, bench.device, self.search, bench.threads)
-        return bench.engine.call(training_unit, *work, caller=bench.caller(checkpoint))
+        def compute(checkpoint: Path) -> Any:
+            work = (recipe, learned, self.preset, bench.device, self.search, bench.threads)
+            return bench.engine.call(training_unit, *work, caller=bench.caller(checkpoint))
+
+        return bench.record(recipe.key(self.preset, self.search), compute)
 
     def _hold(self, bench: Bench, exam: Exam, trained: Record, _: Path) -> Any:
         work = (self.recipe, exam, trained, self.preset, bench.device)

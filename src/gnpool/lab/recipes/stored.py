@@ -17,9 +17,7 @@ from gnpool.lab.table import SEARCHES
 from gnpool.store import Store
 
 
-def stored(
-    store: Store, recipe: Recipe, preset: Preset, search: str | None = None, criterion: str = "loss"
-) -> StoredModels:
+def stored(store: Store, recipe: Recipe, preset: Preset, search: str | None = None) -> StoredModels:
     """The stored models of a recipe, in the form that validation prefers, as the record shows them.
 
     ``search`` says how the setting was found. (default: the first of :obj:`SEARCHES` that is stored)
@@ -31,12 +29,12 @@ def stored(
             f"{store.root} has no {recipe.model} for {recipe.task} (preset {preset.name}{by}); "
             f"train it with 'gnpool reproduce'"
         )
-    return chosen(found, criterion)
+    return chosen(found)
 
 
-def models_of(one: StoredModels, criterion: str = "loss") -> dict[int, torch.nn.Module]:
-    """The models that a criterion chose, by seed, without runs that failed."""
-    found = chosen_models(one.recipe, Exam(), one.record, criterion)
+def models_of(one: StoredModels) -> dict[int, torch.nn.Module]:
+    """The models that the loss chose, by seed, without runs that failed."""
+    found = chosen_models(one.recipe, Exam(), one.record, "loss")
     return {seed: model.eval() for seed, (model, _) in found.items() if model is not None}
 
 

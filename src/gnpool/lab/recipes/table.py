@@ -124,13 +124,6 @@ class Table(AnyTable):
         raise ValueError(f"row {row!r} of table {self.id!r} has no column {column!r}; its columns are {known}")
 
 
-def published_table(name: str, cells: Iterator[Cell]) -> Table:
-    """A table of the paper, under its title and metric."""
-    published = paper_tables()[name]
-    metric = published["metric"] if "row" not in published["metric"] else "MAPE, for shortest MAE"
-    return Table(name, published["title"], metric, tuple(cells))
-
-
 def _stored(recipe: Recipe, store: Store | None, preset: Preset, search: str) -> list[Recipe]:
     """The candidates of a recipe, crystallized in the way that the store has."""
     return [as_stored(one, store, preset, search) for one in candidates(recipe, preset)]

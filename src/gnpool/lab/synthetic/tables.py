@@ -18,7 +18,7 @@ from gnpool.lab.recipes.models import (
     set_model,
 )
 from gnpool.lab.recipes.recipe import Exam
-from gnpool.lab.recipes.table import Cell, Table, published_table
+from gnpool.lab.recipes.table import Cell, Table
 from gnpool.tasks import get_structure, get_task
 
 STRUCTURE_OF = {get_structure(name).title: name for name in get_task("harmonic").structures}  # label -> name
@@ -185,4 +185,4 @@ OWN = (
     Table("fig_pq", "p and q during training", "p, q", tuple(_fig_pq()), ("p_pos", "q_pos", "p_neg", "q_neg")),
     Table("demo", "GNP and fixed poolings on graphs three times larger, a part of exp_graph_*", "MAPE", tuple(_demo())),
 )
-TABLES = {table.id: table for table in (*(published_table(name, cells) for name, cells in PAPER.items()), *OWN)}
+TABLES = {table.id: table for table in (*(Table.of_paper(name, cells) for name, cells in PAPER.items()), *OWN)}
