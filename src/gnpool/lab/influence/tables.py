@@ -13,18 +13,8 @@ import torch
 from gnpool.display.models import GNP, is_gnp
 from gnpool.influence import collection
 from gnpool.influence.train import BATCH
-from gnpool.lab.influence.jobs import influence_jobs
-from gnpool.lab.influence.lessons import (
-    BASELINES,
-    LEARNED_WITH,
-    MODELS,
-    Choice,
-    InfluenceAmount,
-    amount_of,
-    baseline_choices,
-    choices_of,
-    lessons,
-)
+from gnpool.lab.influence.amount import BASELINES, LEARNED_WITH, MODELS, InfluenceAmount, amount_of
+from gnpool.lab.influence.jobs import Choice, baseline_choices, influence_jobs, lessons
 from gnpool.lab.paper import paper_tables
 from gnpool.lab.results import DATA_SEED, meta_of, spread, verdict
 from gnpool.lab.running.job import Job, Key
@@ -49,8 +39,8 @@ class InfluenceTable(AnyTable):
 
     def fetch(self, scope: Scope, store: Store) -> None:
         amount = amount_of(scope)
-        learned = [choice for lesson in lessons(amount) for choice in choices_of(lesson)]
-        missing = [one for one in (*learned, *baseline_choices(amount)) if one.key(amount) not in store]
+        learned = [choice for lesson in lessons(amount) for choice in lesson.choices]
+        missing = [one for one in (*learned, *baseline_choices(amount)) if one.key not in store]
         if missing and scope.train:
             collection.read_graph(missing[0].target, "test", "BT", amount.nodes)
 
@@ -59,8 +49,8 @@ class InfluenceTable(AnyTable):
 
     def keys(self, scope: Scope, store: Store) -> Iterator[Key]:
         amount = amount_of(scope)
-        yield from (lesson.key(amount) for lesson in lessons(amount))
-        yield from (choice.key(amount) for cell in self.cells for choice in choices_for(cell, amount))
+        yield from (lesson.key for lesson in lessons(amount))
+        yield from (choice.key for cell in self.cells for choice in choices_for(cell, amount))
 
     def results(self, scope: Scope, store: Store) -> dict[str, Any]:
         amount = amount_of(scope)
@@ -68,7 +58,7 @@ class InfluenceTable(AnyTable):
         found: dict[tuple[str, str], list[Record]] = {}
         for cell in self.cells:
             choices, entry = choices_for(cell, amount), self.entry(cell, METRIC, is_gnp(cell.row))
-            records = [record for choice in choices if (record := store.get(choice.key(amount))) is not None]
+            records = [record for choice in choices if (record := store.get(choice.key)) is not None]
             found[cell.row, cell.column] = records
             if records:
                 entry["ours"] = spread([record.scores["influence"] for record in records])
@@ -100,10 +90,10 @@ class InfluenceTable(AnyTable):
     def estimate(self, scope: Scope, store: Store | None, machine: Machine) -> Estimate:
         amount = amount_of(scope)
         wanted = lessons(amount)
-        choices = [choice for lesson in wanted for choice in choices_of(lesson)]
+        choices = [choice for lesson in wanted for choice in lesson.choices]
 
-        def held(*units: Any) -> int:
-            return 0 if store is None else sum(unit.key(amount) in store for unit in units)
+        def held(*jobs: Job) -> int:
+            return 0 if store is None else sum(job.key in store for job in jobs)
 
         steps = amount.epochs * max(1, round(2 * 0.8 * amount.sets * PAIRS * len(wanted[0].sources) / BATCH))
         step, choice_seconds = SECONDS.get(machine.kind, SECONDS["cpu"])
@@ -130,7 +120,7 @@ def choices_for(cell: Place, amount: InfluenceAmount) -> list[Choice]:
     """The runs that a cell is the mean of."""
     target, _, probability = cell.column.partition("/")
     runs = 1 if cell.row == "degree" else amount.runs
-    return [Choice(target, probability, cell.row, run) for run in range(runs)]
+    return [Choice(target, probability, cell.row, run, amount) for run in range(runs)]
 
 
 def difference(first: list[Record], second: list[Record]) -> dict[str, Any]:
