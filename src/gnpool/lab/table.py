@@ -187,7 +187,7 @@ class AnyTable(ABC):
         """What the paper says about its own table."""
         return paper_tables().get(self.id, {}).get(name)
 
-    def entry(self, cell: Place, metric: str, gnp: bool) -> dict[str, Any]:
+    def entry(self, cell: Any, metric: str, gnp: bool) -> dict[str, Any]:
         """A cell for results.json, still without our number."""
         paper = self.published(cell.row, cell.column)
         return {"row": cell.row, "column": cell.column, "ours": None, "paper": paper, "metric": metric, "gnp": gnp}

@@ -44,7 +44,7 @@ class StackJob(Job):
 
     @property
     def label(self) -> str:
-        return f"{self.trial.dataset}: {self.trial.model}, {len(self.runs)} runs"
+        return f"{self.trial.dataset}: {self.trial.row}, {len(self.runs)} runs"
 
     @property
     def key(self) -> Key:

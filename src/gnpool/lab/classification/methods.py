@@ -127,16 +127,21 @@ def amount_of(scope: Scope) -> Amount:
 
 @dataclass(frozen=True)
 class Trial:
-    """A method on a data set. What is trained for it does not depend on the table."""
+    """A method on a data set, which is a cell of a table. What is trained for it does not depend on the table."""
 
     family: str
     variant: str
     dataset: str
 
     @property
-    def model(self) -> str:
+    def row(self) -> str:
         """Name of the model, shown to people and used in the store."""
         return f"{self.family} {self.variant}"
+
+    @property
+    def column(self) -> str:
+        """Name of the data set."""
+        return self.dataset
 
     @property
     def gnp(self) -> bool:
@@ -161,7 +166,7 @@ class Trial:
         return {
             "table": "classification",
             "dataset": self.dataset,
-            "model": self.model,
+            "model": self.row,
             "preset": f"{amount.preset}-{digest(content)}",
             "seed": run.seed,
             "fold": run.fold,

@@ -16,19 +16,12 @@ from gnpool.lab.classification.methods import DATASETS, FAMILIES, GNP, ORIGINAL,
 from gnpool.lab.classification.results import paired, part, summary
 from gnpool.lab.results import DATA_SEED, meta_of, verdict
 from gnpool.lab.running.job import Key
-from gnpool.lab.table import AnyTable, Estimate, Machine, Place, Scope
+from gnpool.lab.table import AnyTable, Estimate, Machine, Scope
 from gnpool.models.stacked.folds import SEEDS
 from gnpool.store import Record, Store
 
 METRIC = "ACCURACY"
 HIDDEN = ("stack", "setting", "preset")
-
-
-@dataclass(frozen=True)
-class ClassificationCell(Place):
-    """One number of a table, with its deviation."""
-
-    trial: Trial
 
 
 @dataclass(frozen=True)
@@ -45,20 +38,15 @@ class ClassificationTable(AnyTable):
     family: ClassVar[str] = "classification"
     options: ClassVar[frozenset[str]] = frozenset({"seeds", "folds"})
 
-    cells: tuple[ClassificationCell, ...]
+    cells: tuple[Trial, ...]
     pairs: tuple[tuple[str, str], ...]
-
-    @property
-    def trials(self) -> list[Trial]:
-        """The trials to train, without repetition."""
-        return list(dict.fromkeys(cell.trial for cell in self.cells))
 
     def wanted(self, amount: Amount) -> list[Trial]:
         """The trials on data sets of the amount."""
-        return [trial for trial in self.trials if trial.dataset in amount.datasets]
+        return [trial for trial in self.cells if trial.dataset in amount.datasets]
 
     def data(self) -> list[str]:
-        return list(dict.fromkeys(trial.dataset for trial in self.trials))
+        return list(dict.fromkeys(trial.dataset for trial in self.cells))
 
     def jobs(self, scope: Scope, store: Store, device: torch.device) -> Sequence[StackJob]:
         amount = amount_of(scope)
@@ -66,19 +54,19 @@ class ClassificationTable(AnyTable):
 
     def keys(self, scope: Scope, store: Store) -> Iterator[Key]:
         amount = amount_of(scope)
-        return (trial.key(amount, run) for trial in self.trials for run in amount.runs)
+        return (trial.key(amount, run) for trial in self.cells for run in amount.runs)
 
     def results(self, scope: Scope, store: Store) -> dict[str, Any]:
         amount = amount_of(scope)
         cells, found, every = [], {}, list[Record]()
         for cell in self.cells:
-            records, entry = cell.trial.records(store, amount), self.entry(cell, METRIC, cell.trial.gnp)
+            records, entry = cell.records(store, amount), self.entry(cell, METRIC, cell.gnp)
             accuracies = {run: record.scores["accuracy"] for run, record in records.items()}
             found[cell.row, cell.column] = accuracies
             every += records.values()
             if records:
                 entry["ours"] = summary(accuracies)
-                entry["setting"] = cell.trial.method(amount).setting.to_dict()
+                entry["setting"] = cell.method(amount).setting.to_dict()
                 entry["part"] = part(accuracies, amount)
                 validation = [record.scores["val_accuracy"] for record in records.values()]
                 entry["epochs"] = statistics.fmean(record.scores["epochs"] for record in records.values())
@@ -125,18 +113,13 @@ class ClassificationTable(AnyTable):
             done=len(whole),
             minutes=factor * sum(runs * seconds for seconds in cost.values()),
             minutes_left=factor * sum((runs - len(stored[trial])) * seconds for trial, seconds in cost.items()),
-            cells_done=sum(cell.trial in whole for cell in self.cells),
+            cells_done=sum(cell in whole for cell in self.cells),
         )
         return found if scope.train else found.untrained()
 
 
-def _cells(
-    family: str, variants: tuple[str, ...], datasets: tuple[str, ...] = DATASETS
-) -> Iterator[ClassificationCell]:
-    for variant in variants:
-        for dataset in datasets:
-            trial = Trial(family, variant, dataset)
-            yield ClassificationCell(trial.model, dataset, trial)
+def _cells(family: str, variants: tuple[str, ...], datasets: tuple[str, ...] = DATASETS) -> Iterator[Trial]:
+    return (Trial(family, variant, dataset) for variant in variants for dataset in datasets)
 
 
 def _published(table: str, family: str) -> ClassificationTable:

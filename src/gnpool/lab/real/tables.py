@@ -44,21 +44,12 @@ class Count(Job):
         return bench.record(self.key, lambda _: (statistics_of(self.dataset), {}, {})) is not None
 
 
-class Statistic(Place):
-    """One number of the statistics."""
-
-    @property
-    def key(self) -> Key:
-        """The unit of the store that holds the number."""
-        return Count(self.row).key
-
-
 @dataclass(frozen=True)
 class StatisticsTable(AnyTable):
     """A table of the numbers of graphs, nodes and edges of data sets; it trains nothing."""
 
     family: ClassVar[str] = "statistics"
-    cells: tuple[Statistic, ...]
+    cells: tuple[Place, ...]
 
     def data(self) -> list[str]:
         return list(dict.fromkeys(cell.row for cell in self.cells))
@@ -67,15 +58,18 @@ class StatisticsTable(AnyTable):
         return [Count(dataset) for dataset in self.data()]
 
     def keys(self, scope: Scope, store: Store) -> Iterator[Key]:
-        return (cell.key for cell in self.cells)
+        return (Count(cell.row).key for cell in self.cells)
 
     def estimate(self, scope: Scope, store: Store | None, machine: Machine) -> Estimate:
-        return Estimate(cells_done=0 if store is None else sum(cell.key in store for cell in self.cells))
+        return Estimate(cells_done=0 if store is None else sum(key in store for key in self.keys(scope, store)))
 
     def results(self, scope: Scope, store: Store) -> dict[str, Any]:
         cells = []
         for cell in self.cells:
-            record, entry = store.get(cell.key), {**self.entry(cell, "COUNT", gnp=False), "verdict": "not run"}
+            record, entry = (
+                store.get(Count(cell.row).key),
+                {**self.entry(cell, "COUNT", gnp=False), "verdict": "not run"},
+            )
             if record is not None:
                 value, paper = record.scores[cell.column], entry["paper"]
                 entry["ours"] = spread([value])
@@ -165,14 +159,9 @@ def _real_baselines() -> Iterator[Cell]:
                 yield Cell(f"{task}/{label}", name, recipe, RealExam(real=name))
 
 
-def _real_stat() -> Iterator[Statistic]:
-    for name in REAL:
-        for column in paper_tables()["real_stat"]["columns"]:
-            yield Statistic(name, column)
-
-
+_COLUMNS = paper_tables()["real_stat"]["columns"]
 TABLES: dict[str, AnyTable] = {
-    "real_stat": StatisticsTable.of_paper("real_stat", _real_stat()),
+    "real_stat": StatisticsTable.of_paper("real_stat", (Place(name, column) for name in REAL for column in _COLUMNS)),
     "real_extrapolate": Table.of_paper("real_extrapolate", _real_extrapolate()),
     "real_baselines": BaselinesTable.of_paper("real_baselines", _real_baselines()),
 }
