@@ -11,6 +11,7 @@ from typing import Any
 from gnpool.lab.paper import paper_tables
 from gnpool.lab.registry import find_table, table_names
 from gnpool.lab.results import within
+from gnpool.lab.running.job import key_text
 from gnpool.lab.stored import filled
 from gnpool.lab.table import SEARCHES, AnyTable, Scope
 from gnpool.store import Record, Store, keys
@@ -32,7 +33,7 @@ class ReadStore(Store):
 
     def get(self, key: Key) -> Record | None:
         """The stored record of a unit, or None."""
-        name = key_name(key)
+        name = key_text(key)
         if name not in self._kept:
             self._kept[name] = super().get(key)
         return self._kept[name]
@@ -50,7 +51,7 @@ def record(folder: str | Path) -> dict[str, Any]:
     """
     store = ReadStore(folder)
     records = list(store.records())
-    units = {key_name(one.key): one for one in records}
+    units = {key_text(one.key): one for one in records}
     commits = {unit: commit for commit, units in _told(store.root / COMMITS, {}).items() for unit in units}
     return {
         "tables": [
@@ -91,7 +92,7 @@ def origin(table: AnyTable, store: Store, units: Mapping[str, Record], commits: 
 
     ``units`` are those of the store by the text of their keys, and ``commits`` are of units that do not name their own.
     """
-    names = dict.fromkeys(key_name(key) for key in table.keys(whole(), store))
+    names = dict.fromkeys(key_text(key) for key in table.keys(whole(), store))
     found = [units[name] for name in names if name in units]
     machines = [machine(one.meta) for one in found]
     return {
@@ -136,11 +137,6 @@ def cost(records: Iterable[Record], folder: Path) -> dict[str, Any]:
 
 def _told(path: Path, otherwise: Any) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else otherwise
-
-
-def key_name(key: Key) -> str:
-    """A key as text."""
-    return json.dumps(key, sort_keys=True)
 
 
 def place(key: Key) -> str:

@@ -66,10 +66,8 @@ class StatisticsTable(AnyTable):
     def results(self, scope: Scope, store: Store) -> dict[str, Any]:
         cells = []
         for cell in self.cells:
-            record, entry = (
-                store.get(Count(cell.row).key),
-                {**self.entry(cell, "COUNT", gnp=False), "verdict": "not run"},
-            )
+            record, entry = store.get(Count(cell.row).key), self.entry(cell, "COUNT", gnp=False)
+            entry["verdict"] = "not run"
             if record is not None:
                 value, paper = record.scores[cell.column], entry["paper"]
                 entry["ours"] = spread([value])

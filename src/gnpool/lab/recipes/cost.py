@@ -11,17 +11,12 @@ batches. If trainings are stored already, the ratio of their seconds to the mode
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from gnpool.lab.recipes.crystallized import node_epochs
-from gnpool.lab.recipes.presets import Preset, preset_of
+from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import Exam, Recipe
-from gnpool.lab.table import PROGRAM, Estimate, Machine, Scope
-from gnpool.store import Store
+from gnpool.lab.table import PROGRAM
 
 # For each network: milliseconds of a step of one run alone, of a work unit and of each run in it, on one core of an
 # AMD EPYC; and megabytes (2**20) of each further run at batches of 16, the difference between 2 and 24 runs.
@@ -80,6 +75,12 @@ def training_seconds(recipe: Recipe, preset: Preset, search: str, kind: str) -> 
     return VALIDATION * steps * milliseconds / 1000
 
 
+def runs_of(recipe: Recipe, preset: Preset, search: str) -> int:
+    """Networks to train."""
+    many = len(preset.settings(recipe.space)) * len(recipe.variants)
+    return many + 2 * preset.seeds if search == "point" and many > 1 else many * preset.seeds
+
+
 def exam_seconds(recipe: Recipe, exam: Exam, preset: Preset, kind: str) -> float:
     """Seconds to test the chosen models of a recipe, by loss and by metric."""
     per_graph = (CPU_EXAM if kind == "cpu" else GPU_EXAM) * exam.square(recipe.spec)
@@ -112,57 +113,3 @@ def kind_of(recipe: Recipe) -> str:
     pooling = str(variant.get("readout", variant.get("pool", variant.get("aggr", ""))))
     name = f"{net} {pooling.removesuffix('+')}"
     return name if name in MEASURED else net
-
-
-def cost_of(
-    recipes: Sequence[Recipe],
-    cells: Sequence[tuple[Exam, Sequence[Recipe]]],
-    scope: Scope,
-    store: Store | None,
-    machine: Machine,
-) -> Estimate:
-    """The cost of a table that trains these recipes and whose cells are exams of some of them."""
-    preset, search, kind = preset_of(scope), scope.searches[0], machine.kind
-    units = [] if store is None else itertools.chain(*map(store.records, ("training", "crystal", "score")))
-    stored = {_name(record.key): record.meta for record in units}
-
-    def key_of(recipe: Recipe) -> str:
-        return _name(recipe.key(preset, search))
-
-    def counts(recipe: Recipe, tested: bool) -> bool:
-        """Whether the work includes a training, a crystallization, or a test."""
-        return (scope.test or not tested) and (scope.train or key_of(recipe.base) in stored)
-
-    recipes = [one for one in recipes if counts(one, one.crystallized)]
-    cost = {key_of(one): training_seconds(one, preset, search, kind) for one in recipes}
-    trainings = {key_of(one): one for one in recipes if not one.crystallized}
-    timed = [name for name in trainings if name in stored and stored[name]["device"].startswith(kind)]
-    took, expected = sum(stored[name]["seconds"] for name in timed), sum(cost[name] for name in timed)
-    tests = [
-        {_name(exam.key(one.key(preset, search), preset, one.spec)): (one, exam) for one in forms}
-        for exam, forms in cells
-    ]
-    exams = {
-        name: exam_seconds(recipe, exam, preset, kind)
-        for forms in tests
-        for name, (recipe, exam) in forms.items()
-        if counts(recipe, tested=True)
-    }
-    cost |= exams
-    side = min(machine.jobs if kind == "cpu" or expected else GPU_OVERLAP, len(recipes))
-    factor = (took / expected if expected else 1.0) / (60 * max(1, side))
-    settings = {name: len(preset.settings(one.space)) * len(one.variants) for name, one in trainings.items()}
-    point = search == "point"  # the best by loss and by metric have all seeds, the others one
-    return Estimate(
-        trainings=len(trainings),
-        runs=sum(many + 2 * preset.seeds if point and many > 1 else many * preset.seeds for many in settings.values()),
-        exams=len(exams),
-        done=sum(name in stored for name in trainings),
-        minutes=factor * sum(cost.values()),
-        minutes_left=factor * sum(seconds for name, seconds in cost.items() if name not in stored),
-        cells_done=sum(all(name in stored for name in forms) for forms in tests),
-    )
-
-
-def _name(key: Mapping[str, Any]) -> str:
-    return json.dumps(key, sort_keys=True)

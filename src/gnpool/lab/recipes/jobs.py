@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -62,7 +62,7 @@ class RecipeJob(Job):
     def name(self) -> str:
         return _text(self.recipe)
 
-    def joined(self, other: RecipeJob) -> RecipeJob:
+    def joined(self, other: RecipeJob) -> Self:
         return replace(self, exams=tuple(dict.fromkeys([*self.exams, *other.exams])))
 
     def exam_key(self, exam: Exam) -> Key:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ import torch
 
 from gnpool.display.models import is_gnp
 from gnpool.lab.paper import paper_cells, paper_tables
-from gnpool.lab.recipes.cost import cost_of, training_megabytes
+from gnpool.lab.recipes.cost import GPU_OVERLAP, exam_seconds, runs_of, training_megabytes, training_seconds
 from gnpool.lab.recipes.crystallized import made_anew
 from gnpool.lab.recipes.forms import StoredModels, as_stored, candidates, chosen, form_of, stored_search, trained
 from gnpool.lab.recipes.jobs import RecipeJob
@@ -21,7 +22,7 @@ from gnpool.lab.recipes.presets import Preset, preset_of
 from gnpool.lab.recipes.recipe import Exam, Recipe
 from gnpool.lab.recipes.training import CRITERIA
 from gnpool.lab.results import meta_of, spread, verdict
-from gnpool.lab.running.job import Key
+from gnpool.lab.running.job import Key, key_text, merged
 from gnpool.lab.table import SEARCHES, AnyTable, Estimate, Machine, Place, Scope
 from gnpool.store import Record, Store
 from gnpool.tasks import Task
@@ -77,15 +78,18 @@ class Table(AnyTable):
 
     def jobs(self, scope: Scope, store: Store, device: torch.device) -> list[RecipeJob]:
         """Every recipe, in both forms if there are two, with all exams that any cell needs."""
+        return self._jobs(scope, store)
+
+    def _jobs(self, scope: Scope, store: Store | None) -> list[RecipeJob]:
         preset, (search, *_) = preset_of(scope), scope.searches
         found = [
-            RecipeJob(as_stored(recipe, store, preset, search), (cell.exam,), preset, search)
-            if scope.test
-            else RecipeJob(recipe.base, (), preset, search)
+            RecipeJob(one, (cell.exam,), preset, search) if scope.test else RecipeJob(one.base, (), preset, search)
             for cell in self.cells
-            for recipe in candidates(cell.recipe, preset)
+            for one in _stored(cell.recipe, store, preset, search)
         ]
-        return [job for job in found if scope.train or job.recipe.base.key(preset, search) in store]
+        if scope.train:
+            return found
+        return [] if store is None else [job for job in found if job.recipe.base.key(preset, search) in store]
 
     def results(self, scope: Scope, store: Store) -> dict[str, Any]:
         return table_results(self, store, preset_of(scope), *scope.searches)
@@ -99,10 +103,32 @@ class Table(AnyTable):
                 yield from (recipe.base.key(preset, search), key, cell.exam.key(key, preset, recipe.spec))
 
     def estimate(self, scope: Scope, store: Store | None, machine: Machine) -> Estimate:
-        known = functools.partial(_stored, store=store, preset=preset_of(scope), search=scope.searches[0])
-        wanted = [(cell.exam, known(cell.recipe)) for cell in self.cells]
-        every = [one for recipe in self.recipes for one in known(recipe)]
-        return cost_of(every, wanted, scope, store, machine)
+        preset, search, kind = preset_of(scope), scope.searches[0], machine.kind
+        units = [] if store is None else itertools.chain(*map(store.records, ("training", "crystal", "score")))
+        stored, jobs = {key_text(one.key): one.meta for one in units}, merged(self._jobs(scope, store))
+        trainings = {key_text(job.key): job.recipe for job in jobs if not job.recipe.crystallized}
+        tests = [(job, exam) for job in jobs for exam in job.exams]
+        exams = {key_text(job.exam_key(exam)): exam_seconds(job.recipe, exam, preset, kind) for job, exam in tests}
+        cost = {key_text(job.key): training_seconds(job.recipe, preset, search, kind) for job in jobs}
+        timed = [name for name in trainings if name in stored and stored[name]["device"].startswith(kind)]
+        took, expected = sum(stored[name]["seconds"] for name in timed), sum(cost[name] for name in timed)
+        side = min(machine.jobs if kind == "cpu" or expected else GPU_OVERLAP, len(jobs))
+        factor = (took / expected if expected else 1.0) / (60 * max(1, side))
+        cost |= exams
+
+        def done(cell: Cell) -> bool:
+            forms = _stored(cell.recipe, store, preset, search)
+            return all(key_text(cell.exam.key(one.key(preset, search), preset, one.spec)) in stored for one in forms)
+
+        return Estimate(
+            trainings=len(trainings),
+            runs=sum(runs_of(recipe, preset, search) for recipe in trainings.values()),
+            exams=len(exams),
+            done=sum(name in stored for name in trainings),
+            minutes=factor * sum(cost.values()),
+            minutes_left=factor * sum(seconds for name, seconds in cost.items() if name not in stored),
+            cells_done=sum(map(done, self.cells)),
+        )
 
     def together(self, tables: Sequence[Table]) -> list[AnyTable]:
         return [Table("together", "", "", tuple(cell for table in tables for cell in table.cells))]

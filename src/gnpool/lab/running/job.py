@@ -7,10 +7,10 @@ import functools
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 
@@ -19,7 +19,13 @@ from gnpool.lab.running.data import DataCache, Wanted
 from gnpool.store import Record, Store
 
 Key = dict[str, Any]
+J = TypeVar("J", bound="Job")
 SHARED = 1000  # objects that jobs of one run may share: more than any run has
+
+
+def key_text(key: Mapping[str, Any]) -> str:
+    """A key as text."""
+    return json.dumps(key, sort_keys=True)
 
 
 def digest(content: Any) -> str:
@@ -142,7 +148,7 @@ class Job(ABC):
         """A value that is equal for the same job of two tables."""
         return self
 
-    def joined(self, other: Any) -> Job:
+    def joined(self, other: Any) -> Self:
         """One job in place of two with the same name."""
         return self
 
@@ -167,9 +173,9 @@ class Job(ABC):
         """Do what is missing; return False if another process is working on it."""
 
 
-def merged(jobs: Sequence[Job]) -> list[Job]:
+def merged(jobs: Sequence[J]) -> list[J]:
     """Every job once, with all that any table needs from it."""
-    found: dict[object, Job] = {}
+    found: dict[object, J] = {}
     for job in jobs:
         found[job.name] = found[job.name].joined(job) if job.name in found else job
     return list(found.values())
