@@ -16,7 +16,7 @@ from gnpool.display.models import is_gnp
 from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.recipes.cost import GPU_OVERLAP, exam_seconds, runs_of, training_megabytes, training_seconds
 from gnpool.lab.recipes.crystallized import made_anew
-from gnpool.lab.recipes.forms import StoredModels, as_stored, candidates, chosen, form_of, stored_search, trained
+from gnpool.lab.recipes.forms import StoredModels, candidates, chosen, form_of, keyed, trained
 from gnpool.lab.recipes.jobs import RecipeJob
 from gnpool.lab.recipes.presets import Preset, preset_of
 from gnpool.lab.recipes.recipe import Exam, Recipe
@@ -81,15 +81,15 @@ class Table(AnyTable):
         return self._jobs(scope, store)
 
     def _jobs(self, scope: Scope, store: Store | None) -> list[RecipeJob]:
-        preset, (search, *_) = preset_of(scope), scope.searches
+        preset = preset_of(scope)
         found = [
             RecipeJob(one, (cell.exam,), preset, search) if scope.test else RecipeJob(one.base, (), preset, search)
             for cell in self.cells
-            for one in _stored(cell.recipe, store, preset, search)
+            for one, search, _ in keyed(cell.recipe, store, preset, scope.searches[:1])
         ]
         if scope.train:
             return found
-        return [] if store is None else [job for job in found if job.recipe.base.key(preset, search) in store]
+        return [] if store is None else [job for job in found if job.recipe.base.key(preset, job.search) in store]
 
     def results(self, scope: Scope, store: Store) -> dict[str, Any]:
         return table_results(self, store, preset_of(scope), *scope.searches)
@@ -97,10 +97,8 @@ class Table(AnyTable):
     def keys(self, scope: Scope, store: Store) -> Iterator[Key]:
         preset = preset_of(scope)
         for cell in self.cells:
-            for recipe in candidates(cell.recipe, preset):
-                search = stored_search(recipe, store, preset, scope.searches)
-                key = as_stored(recipe, store, preset, search).key(preset, search)
-                yield from (recipe.base.key(preset, search), key, cell.exam.key(key, preset, recipe.spec))
+            for one, search, key in keyed(cell.recipe, store, preset, scope.searches):
+                yield from (one.base.key(preset, search), key, cell.exam.key(key, preset, one.spec))
 
     def estimate(self, scope: Scope, store: Store | None, machine: Machine) -> Estimate:
         preset, search, kind = preset_of(scope), scope.searches[0], machine.kind
@@ -117,8 +115,8 @@ class Table(AnyTable):
         cost |= exams
 
         def done(cell: Cell) -> bool:
-            forms = _stored(cell.recipe, store, preset, search)
-            return all(key_text(cell.exam.key(one.key(preset, search), preset, one.spec)) in stored for one in forms)
+            forms = keyed(cell.recipe, store, preset, scope.searches[:1])
+            return all(key_text(cell.exam.key(key, preset, one.spec)) in stored for one, _, key in forms)
 
         return Estimate(
             trainings=len(trainings),
@@ -148,11 +146,6 @@ class Table(AnyTable):
                 return cell
         known = ", ".join(dict.fromkeys(cell.column for cell in rows))
         raise ValueError(f"row {row!r} of table {self.id!r} has no column {column!r}; its columns are {known}")
-
-
-def _stored(recipe: Recipe, store: Store | None, preset: Preset, search: str) -> list[Recipe]:
-    """The candidates of a recipe, crystallized in the way that the store has."""
-    return [as_stored(one, store, preset, search) for one in candidates(recipe, preset)]
 
 
 def table_results(table: Table, store: Store, preset: Preset, *searches: str) -> dict[str, Any]:
