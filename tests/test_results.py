@@ -10,7 +10,7 @@ import pytest
 from gnpool.lab import get_preset
 from gnpool.lab.recipes.crystallized import crystallized
 from gnpool.lab.recipes.models import GRAPH_TASKS, SET_TASKS
-from gnpool.lab.recipes.stored import stored_model, stored_models
+from gnpool.lab.recipes.stored import models_of, stored, stored_model
 from gnpool.store import Record, Store
 from tools.pack_results import KEPT, drop
 from tools.pretrained import NODE_TASKS, recipe_of
@@ -58,7 +58,7 @@ def test_what_was_dropped_is_what_nothing_reads(trainings: list[Record]) -> None
 @pytest.mark.parametrize("task", [*GRAPH_TASKS, *NODE_TASKS, *SET_TASKS])
 def test_networks_that_commands_of_the_documentation_read(store: Store, task: str) -> None:
     for recipe in (recipe_of(task), crystallized(recipe_of(task))):
-        assert list(stored_models(store, recipe, PAPER)) == [0, 1, 2, 3, 4]
+        assert list(models_of(stored(store, recipe, PAPER))) == [0, 1, 2, 3, 4]
 
 
 def test_a_network_whose_weights_were_dropped_is_one_line(store: Store) -> None:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from gnpool.cli import app
 from gnpool.lab import PRESETS, TABLES, all_tables
-from gnpool.lab.recipes.cost import CPU_STEP, kind_of, training_seconds
+from gnpool.lab.recipes.cost import MEASURED, kind_of, training_seconds
 from gnpool.store import Store
 from tests.lab.shared import estimate, smoke_folder
 
@@ -55,7 +55,7 @@ def test_counts(table: str, preset: str, search: str, trainings: int, runs: int)
 
 def test_model_of_the_cost() -> None:
     gnp = TABLES["behavior_app"].recipes[0]
-    alone, base, each = CPU_STEP["graph gnp"]
+    alone, base, each, _ = MEASURED["graph gnp"]
     steps = 24 * 200  # epochs times 1,600 graphs in batches of 8
     assert training_seconds(gnp, PRESETS["quick"], "all", "cpu") == pytest.approx(1.1 * steps * alone / 1000)
     steps = 200 * 313
@@ -66,7 +66,7 @@ def test_model_of_the_cost() -> None:
     assert training_seconds(gnp, PRESETS["paper"], "point", "cpu") == pytest.approx(point)
     assert training_seconds(gnp, PRESETS["paper"], "all", "cuda") < 100
     kinds = {kind_of(recipe) for table in TABLES.values() for recipe in table.recipes}
-    assert kinds == set(CPU_STEP)
+    assert kinds == set(MEASURED)
 
 
 @pytest.mark.parametrize(("task", "model", "seconds"), [("bfs", "min", 48), ("shortest", "sum", 450)])

@@ -10,13 +10,13 @@ import torch
 
 from gnpool.display.models import CRYSTAL
 from gnpool.engine import StoppedError
-from gnpool.lab import PRESETS, TABLES, Cell, Table, reproduce, table_results
+from gnpool.lab import PRESETS, TABLES, Cell, Table, find_table, reproduce, table_results
 from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.recipes.crystallized import crystallized
 from gnpool.lab.recipes.forms import as_stored
 from gnpool.lab.recipes.jobs import RecipeJob
 from gnpool.lab.recipes.models import GRAPH_TASKS, SET_TASKS, graph_gnp, node, set_model
-from gnpool.lab.recipes.stored import find_cell, read_stored, stored_model, stored_models
+from gnpool.lab.recipes.stored import models_of, read_stored, stored, stored_model
 from gnpool.lab.running.job import Bench
 from gnpool.lab.synthetic.tables import OTHER_STRUCTURES, STRUCTURE_OF
 from gnpool.store import Record, Store
@@ -87,7 +87,7 @@ def test_a_unit_holds_the_choice_of_every_seed_and_its_weights(store: Store) -> 
         assert crystal["tried"][0]["stage"] == "given"
         assert all(trial["loss"] is None or math.isfinite(trial["loss"]) for trial in crystal["tried"])
         assert crystal["reason"]
-    models = stored_models(store, crystallized(HARMONIC), SMOKE)
+    models = models_of(stored(store, crystallized(HARMONIC), SMOKE))
     assert list(models) == [0, 1]
     assert not any(model.training for model in models.values())
     names = {f"loss/{seed}/{name}" for seed, model in models.items() for name in model.state_dict()}
@@ -184,9 +184,9 @@ def test_reading_of_a_stored_model(store: Store) -> None:
 
 def test_models_by_cell(store: Store) -> None:
     found = stored_model(store.root, "exp_graph_harmonic", "GNP", seed=1, preset="smoke")
-    (expected,) = [model for seed, model in stored_models(store, HARMONIC, SMOKE).items() if seed == 1]
+    (expected,) = [model for seed, model in models_of(stored(store, HARMONIC, SMOKE)).items() if seed == 1]
     assert all(torch.equal(v, expected.state_dict()[n]) for n, v in found.state_dict().items())
-    assert find_cell("graph_diff", "Tree", "harmonic/GNP*").exam == Exam(structure="tree")
+    assert find_table("graph_diff").model_cell("Tree", "harmonic/GNP*").exam == Exam(structure="tree")
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_what_is_not_there(store: Store, place: tuple[str, ...], options: dict[s
 # What the stored models of the paper preset must show; a unit that is not there is skipped.
 
 
-def stored(recipe: Recipe) -> tuple[Store, Record]:
+def of_paper(recipe: Recipe) -> tuple[Store, Record]:
     folder = ROOT / "results" / "paper"
     if not folder.is_dir():
         pytest.skip("there is no results/paper")
@@ -223,7 +223,7 @@ def stored(recipe: Recipe) -> tuple[Store, Record]:
 
 
 def errors(recipe: Recipe, exam: Exam) -> list[float]:
-    store, _ = stored(recipe)
+    store, _ = of_paper(recipe)
     record = store.get(exam.key(recipe.key(PAPER, "all"), PAPER, recipe.spec))
     if record is None:
         pytest.skip(f"results/paper has no test of {recipe.model} of {recipe.task} on this data")
@@ -251,7 +251,7 @@ def mean(values: list[float]) -> float:
     ],
 )
 def test_the_reading_names_the_right_pooling_in_four_of_five_seeds(recipe: Recipe, names: dict[str, str]) -> None:
-    store, record = stored(recipe)
+    store, record = of_paper(recipe)
     right = 0
     for seed in record.scores["chosen"]["loss"]["seeds"]:
         reading, _ = read_stored(store, recipe, seed, PAPER)

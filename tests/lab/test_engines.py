@@ -24,8 +24,8 @@ from gnpool.lab.classification import jobs as classify_module
 from gnpool.lab.classification.jobs import stack_jobs
 from gnpool.lab.classification.methods import Amount
 from gnpool.lab.influence import jobs as influence_module
+from gnpool.lab.influence.amount import AMOUNTS
 from gnpool.lab.influence.jobs import influence_jobs
-from gnpool.lab.influence.lessons import AMOUNTS
 from gnpool.lab.running.failures import FailedStudiesError
 from gnpool.store import Store
 from gnpool.training import stack as stack_module

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from gnpool.lab import PRESETS, TABLES, Cell, Preset, Scope, Table, table_results
+from gnpool.lab.plan import needed_megabytes
 from gnpool.lab.recipes import Exam, Recipe
 from gnpool.lab.recipes.cost import training_megabytes
 from gnpool.lab.recipes.crystallized import crystallized, validation_of
 from gnpool.lab.recipes.forms import candidates, chosen, form_of, in_form, trained
 from gnpool.lab.recipes.grids import GRIDS, Grid
 from gnpool.lab.recipes.models import graph_fixed, graph_gnp, graph_other, node, set_model
-from gnpool.lab.recipes.stored import models_of, read_stored, stored, stored_models
-from gnpool.lab.running.memory import needed_megabytes
+from gnpool.lab.recipes.stored import models_of, read_stored, stored
 from gnpool.models import GraphNet
 from gnpool.store import Record, Store
 from gnpool.training import Setting
@@ -105,7 +105,7 @@ def test_validation_chooses_the_form(store: Store) -> None:
         assert cell["validation"] == losses[best]
         assert {form: told["validation"] for form, told in cell["forms"].items()} == losses
         assert cell["ours"] == cell["forms"][best]["ours"] != cell["forms"][({*losses} - {best}).pop()]["ours"]
-    assert {model.form for model in stored_models(store, GNP, TINY).values()} == {best}
+    assert {model.form for model in models_of(stored(store, GNP, TINY)).values()} == {best}
 
 
 def test_each_criterion_chooses_for_itself(store: Store) -> None:
@@ -134,7 +134,7 @@ def test_crystallized_models_are_chosen_by_their_own_loss(store: Store) -> None:
     assert chosen(found) is min(found, key=lambda one: validation_of(one.record))
     cell, _ = table_results(table(crystallized(GNP)), store, TINY)["cells"]
     assert cell["validation"] == min(validation_of(one.record) for one in found)
-    model = stored_models(store, crystallized(GNP), TINY)[0]
+    model = models_of(stored(store, crystallized(GNP), TINY))[0]
     assert model.form == cell["form"]
 
 

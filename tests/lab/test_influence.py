@@ -1,4 +1,3 @@
-import dataclasses
 import os
 from pathlib import Path
 
@@ -7,19 +6,10 @@ import torch
 
 from gnpool.influence.collection import read_graph
 from gnpool.lab import Runner, Scope
-from gnpool.lab.influence.jobs import influence_jobs
-from gnpool.lab.influence.lessons import (
-    AMOUNTS,
-    TARGETS,
-    Choice,
-    InfluenceAmount,
-    Lesson,
-    amount_of,
-    choices_of,
-    lessons,
-)
-from gnpool.lab.influence.results import difference, influence_estimate, influence_results
-from gnpool.lab.influence.tables import IM_MONSTOR
+from gnpool.lab.influence.amount import AMOUNTS, TARGETS, InfluenceAmount, amount_of
+from gnpool.lab.influence.jobs import Choice, Lesson, influence_jobs, lessons
+from gnpool.lab.influence.tables import IM_MONSTOR, difference
+from gnpool.lab.table import Machine
 from gnpool.store import Record, Store
 
 DATA = Path(os.environ.get("GNPOOL_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
@@ -35,11 +25,11 @@ def _data(monkeypatch):
 
 
 def test_targets_learn_from_the_two_others():
-    training = Lesson("Extended", "GNP", 0)
+    training = Lesson("Extended", "GNP", 0, AMOUNTS["paper"])
     graphs = {graph for graph, _ in training.sources}
     assert (graphs, len(training.sources)) == ({"Celebrity", "WannaCry"}, 6)
     assert training.stacked == {"BT": 3, "JI": 2, "LP": 5}
-    assert Lesson("Celebrity", "GNP", 0).stacked == {"BT": 5, "JI": 2, "LP": 7}
+    assert Lesson("Celebrity", "GNP", 0, AMOUNTS["paper"]).stacked == {"BT": 5, "JI": 2, "LP": 7}
 
 
 def test_work_goes_run_by_run():
@@ -48,12 +38,12 @@ def test_work_goes_run_by_run():
 
 
 def test_keys_depend_on_what_results_depend_on():
-    paper, more = AMOUNTS["paper"], InfluenceAmount("paper", sets=101)
-    training, degree = Lesson("Extended", "GNP", 0), Choice("Extended", "BT", "degree", 0)
-    assert training.key(paper) != training.key(more)
-    assert training.key(paper) == training.key(amount_of(Scope("paper", seeds=1)))
-    assert degree.key(paper) == degree.key(more)
-    assert choices_of(training)[0].key(paper) != choices_of(training)[0].key(more)
+    paper, more, fewer = AMOUNTS["paper"], InfluenceAmount("paper", sets=101), amount_of(Scope("paper", seeds=1))
+    training, other, same = (Lesson("Extended", "GNP", 0, amount) for amount in (paper, more, fewer))
+    assert training.key != other.key
+    assert training.key == same.key
+    assert Choice("Extended", "BT", "degree", 0, paper).key == Choice("Extended", "BT", "degree", 0, more).key
+    assert training.choices[0].key != other.choices[0].key
 
 
 def test_reductions_are_told():
@@ -98,7 +88,7 @@ def test_graph_of_the_study():
 def test_smoke(tmp_path):
     store, amount, events = Store(tmp_path), AMOUNTS["smoke"], []
     Runner(store, torch.device("cpu"), on_event=events.append).run(influence_jobs(amount, store))
-    table = influence_results(IM_MONSTOR, store, amount)
+    table = IM_MONSTOR.results(Scope("smoke"), store)
     done = {(cell["row"], cell["column"]): cell for cell in table["cells"] if cell["ours"]}
     rows = ("max", "sum", "GNP", "simulated", "degree", "random")
     assert set(done) == {(row, f"Celebrity/{p}") for row in rows for p in ("BT", "JI", "LP")}
@@ -107,14 +97,14 @@ def test_smoke(tmp_path):
         assert done["simulated", cell["column"]]["ours"]["mean"] >= 0.9 * cell["ours"]["mean"]
     assert done["GNP", "Celebrity/BT"]["paper"] == {"mean": 155.3, "std": 0.8}
     assert events[-1].overall == 1.0
-    assert influence_estimate(IM_MONSTOR, amount, "cpu", store).minutes_left == 0
+    assert IM_MONSTOR.estimate(Scope("smoke"), store, Machine("cpu")).minutes_left == 0
 
-    more = influence_results(IM_MONSTOR, store, dataclasses.replace(amount, runs=3))["cells"]
+    more = IM_MONSTOR.results(Scope("smoke", seeds=3), store)["cells"]
     told = {cell["row"]: cell["part"] for cell in more if cell["ours"]}
     assert told == {**dict.fromkeys(rows, "1 of 3 runs"), "degree": None}  # which is the same in every run
     assert {cell["part"] for cell in done.values()} == {None}
 
-    record = store.get(Choice("Celebrity", "BT", "GNP", 0).key(amount))
+    record = store.get(Choice("Celebrity", "BT", "GNP", 0, amount).key)
     assert record is not None
     assert [mark["seeds"] for mark in record.scores["curve"]] == [1, 2, 3]
     assert record.scores["curve"][-1]["influence"] == record.scores["influence"]

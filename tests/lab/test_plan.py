@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from gnpool.cli import app
 from gnpool.lab import PRESETS, TABLES, Scope, reproduce
-from gnpool.lab.plan import plan
-from gnpool.lab.recipes.cost import RUN, training_megabytes
-from gnpool.lab.running import memory as memory_module
-from gnpool.lab.running.memory import BASE, memory_problem, needed_megabytes
+from gnpool.lab import plan as planned
+from gnpool.lab.plan import memory_problem, needed_megabytes, plan
+from gnpool.lab.recipes.cost import MEASURED, training_megabytes
+from gnpool.lab.table import PROGRAM
 from tests.lab.shared import SMALL
 
 PAPER, CPU = PRESETS["paper"], torch.device("cpu")
@@ -28,8 +28,9 @@ def dry(*arguments: str) -> tuple[int, str, str]:
 
 def test_memory_of_a_training() -> None:
     recipe = TABLES[SMALL].recipes[0]  # 24 settings, 5 seeds, 5,000 graphs
-    assert training_megabytes(recipe, PAPER) == pytest.approx(BASE + 5000 * 0.03 + 120 * RUN["graph gnp"])
-    assert training_megabytes(recipe, PRESETS["smoke"]) == pytest.approx(BASE + 32 * 0.03 + 2 * RUN["graph gnp"])
+    run = MEASURED["graph gnp"][3]
+    assert training_megabytes(recipe, PAPER) == pytest.approx(PROGRAM + 5000 * 0.03 + 120 * run)
+    assert training_megabytes(recipe, PRESETS["smoke"]) == pytest.approx(PROGRAM + 32 * 0.03 + 2 * run)
     one, two = (needed_megabytes(TABLES[SMALL].megabytes(Scope("paper")), jobs) for jobs in (1, 2))
     assert two == pytest.approx(2 * one)
     four = needed_megabytes(TABLES[SMALL].megabytes(Scope("paper")), 4)
@@ -37,18 +38,18 @@ def test_memory_of_a_training() -> None:
         needed_megabytes(TABLES[SMALL].megabytes(Scope("paper")), 9) == four == pytest.approx(2 * two)
     )  # two models, in both forms
     assert (
-        needed_megabytes(TABLES[SMALL].megabytes(Scope("paper")), 9, processes=False) == four - 3 * BASE
+        needed_megabytes(TABLES[SMALL].megabytes(Scope("paper")), 9, processes=False) == four - 3 * PROGRAM
     )  # threads share the program
 
 
 def test_every_network_has_its_size() -> None:
-    assert all(training_megabytes(recipe, PAPER) > BASE for table in TABLES.values() for recipe in table.recipes)
+    assert all(training_megabytes(recipe, PAPER) > PROGRAM for table in TABLES.values() for recipe in table.recipes)
 
 
 def test_the_largest_that_fits_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     demo = TABLES["demo"].megabytes(Scope("paper"))
     room = needed_megabytes(demo, 3) + 1
-    monkeypatch.setattr(memory_module, "machine_megabytes", lambda: room)
+    monkeypatch.setattr(planned, "machine_megabytes", lambda: room)
     assert memory_problem(demo, CPU, 3) is None
     problem = memory_problem(demo, CPU, 8)
     assert problem is not None
@@ -57,7 +58,7 @@ def test_the_largest_that_fits_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
     with pytest.raises(ValueError, match="use --jobs 3"):
         reproduce(["demo"], tmp_path / "new", preset="paper", jobs=8, device="cpu", processes=True)
     assert not (tmp_path / "new").exists()
-    monkeypatch.setattr(memory_module, "machine_megabytes", lambda: 300.0)
+    monkeypatch.setattr(planned, "machine_megabytes", lambda: 300.0)
     problem = memory_problem(demo, CPU, 2)
     assert problem is not None
     assert problem.endswith("use --preset quick, or --engine ray with larger machines")
@@ -107,8 +108,7 @@ def test_only_what_the_run_would_do_is_counted(tmp_path: Path) -> None:
 
 
 def test_dry_run_of_what_does_not_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("gnpool.lab.plan.machine_megabytes", lambda: 2000.0)
-    monkeypatch.setattr(memory_module, "machine_megabytes", lambda: 2000.0)
+    monkeypatch.setattr(planned, "machine_megabytes", lambda: 2000.0)
     code, out, errors = dry("demo", "--preset", "paper", "--jobs", "9", "--out", str(tmp_path / "new"))
     assert code == 2
     assert "GB of the 2.0 GB here." in out

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gnpool.lab import PRESETS, TABLES, verdict
-from gnpool.lab.recipes.results import has_gnp, summary, table_results
+from gnpool.lab.recipes.table import has_gnp, summary, table_results
 from gnpool.lab.recipes.training import CRITERIA
 from gnpool.store import Store
 

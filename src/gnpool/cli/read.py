@@ -117,12 +117,13 @@ def _read_cell(
 ) -> tuple[Reading, Curves, dict[str, Any] | None, str | None]:
     from gnpool.lab import get_preset
     from gnpool.lab.recipes.forms import form_of, trained
-    from gnpool.lab.recipes.stored import find_cell, read_stored, stored
+    from gnpool.lab.recipes.stored import read_stored, stored
+    from gnpool.lab.registry import find_table
     from gnpool.lab.table import SEARCHES
     from gnpool.store import Store
 
     store, amount = Store(folder, create=False), get_preset(preset)
-    recipe = find_cell(table, row, column).recipe
+    recipe = find_table(table).model_cell(row, column).recipe
     reading, curves = read_stored(store, recipe, seed, amount)
     one, crystal = stored(store, recipe, amount), None
     if recipe.crystallized:

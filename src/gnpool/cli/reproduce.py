@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import sys
 import warnings
@@ -136,7 +137,7 @@ def show_plan(names: Sequence[str], folder: Path, *, preset: str, json: bool, **
 
     found = plan(names, folder, preset=preset, **options)
     if json:
-        show_json(found.to_dict())
+        show_json(dataclasses.asdict(found))
     else:
         rows = [
             [name, str(one.trainings - one.done), f"{one.runs:,}", str(one.exams), f"{one.minutes_left:.1f}"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from gnpool.lab.paper import paper_tables
 from gnpool.lab.registry import find_table, table_names
 from gnpool.lab.results import within
+from gnpool.lab.running.job import key_text
 from gnpool.lab.stored import filled
 from gnpool.lab.table import SEARCHES, AnyTable, Scope
 from gnpool.store import Record, Store, keys
@@ -32,7 +33,7 @@ class ReadStore(Store):
 
     def get(self, key: Key) -> Record | None:
         """The stored record of a unit, or None."""
-        name = key_name(key)
+        name = key_text(key)
         if name not in self._kept:
             self._kept[name] = super().get(key)
         return self._kept[name]
@@ -50,10 +51,11 @@ def record(folder: str | Path) -> dict[str, Any]:
     """
     store = ReadStore(folder)
     records = list(store.records())
-    named = Origins(store, records)
+    units = {key_text(one.key): one for one in records}
+    commits = {unit: commit for commit, units in _told(store.root / COMMITS, {}).items() for unit in units}
     return {
         "tables": [
-            {**found, "cells": [*map(_by_deviations, found["cells"])], "origin": named.origin(table)}
+            {**found, "cells": [*map(_by_deviations, found["cells"])], "origin": origin(table, store, units, commits)}
             for table, found in published_results(store)
         ],
         "spread": {
@@ -85,36 +87,23 @@ def data_seeds(records: Iterable[Record]) -> list[int]:
     return sorted({int(match[1]) if match else 0 for match in found})
 
 
-class Origins:
-    """Finds out where the numbers of a table come from.
+def origin(table: AnyTable, store: Store, units: Mapping[str, Record], commits: Mapping[str, str]) -> dict[str, Any]:
+    """The command that makes a table, and the commits, machines, seconds and number of units behind it.
 
-    Args:
-        store (Store): The store of the numbers.
-        records (Sequence): All units of the store.
+    ``units`` are those of the store by the text of their keys, and ``commits`` are of units that do not name their own.
     """
-
-    def __init__(self, store: Store, records: Sequence[Record]) -> None:
-        self._store = store
-        self._records = {key_name(record.key): record for record in records}
-        path = store.root / COMMITS
-        brought = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        self._commits = {unit: commit for commit, units in brought.items() for unit in units}
-
-    def origin(self, table: AnyTable) -> dict[str, Any]:
-        """The command that makes a table, and the commits, machines, seconds and number of units behind it."""
-        names = dict.fromkeys(key_name(key) for key in table.keys(whole(), self._store))
-        found = {name: self._records[name] for name in names if name in self._records}
-        commits = {str(one.meta.get("commit") or self._commits.get(place(one.key), "")) for one in found.values()}
-        machines = [machine(one.meta) for one in found.values()]
-        return {
-            "command": f"gnpool reproduce {table.id} --preset {PRESET} --out results/{PRESET}",
-            "units": len(found),
-            "of": len(names),
-            "seconds": _seconds(found.values()),
-            "gpu_seconds": _seconds(one for one in found.values() if str(one.meta.get("device")).startswith("cuda")),
-            "commits": sorted(commits - {""}),
-            "machines": sorted({words: machines.count(words) for words in machines if words}.items()),
-        }
+    names = dict.fromkeys(key_text(key) for key in table.keys(whole(), store))
+    found = [units[name] for name in names if name in units]
+    machines = [machine(one.meta) for one in found]
+    return {
+        "command": f"gnpool reproduce {table.id} --preset {PRESET} --out results/{PRESET}",
+        "units": len(found),
+        "of": len(names),
+        "seconds": _seconds(found),
+        "gpu_seconds": _seconds(one for one in found if str(one.meta.get("device")).startswith("cuda")),
+        "commits": sorted({str(one.meta.get("commit") or commits.get(place(one.key), "")) for one in found} - {""}),
+        "machines": sorted({words: machines.count(words) for words in machines if words}.items()),
+    }
 
 
 def _seconds(units: Iterable[Record]) -> float:
@@ -139,17 +128,15 @@ def cost(records: Iterable[Record], folder: Path) -> dict[str, Any]:
             entry = units.setdefault(str(one.meta["device"]), {"units": 0, "seconds": 0.0})
             entry["units"] += 1
             entry["seconds"] += float(one.meta.get("seconds") or 0.0)
-    quick = folder / QUICK
     return {
         "units": {name: {**entry, "seconds": round(entry["seconds"], 1)} for name, entry in sorted(units.items())},
         "held": {"count": len(held), "seconds": round(sum(held), 1)},
-        "quick": json.loads(quick.read_text(encoding="utf-8")) if quick.is_file() else None,
+        "quick": _told(folder / QUICK, None),
     }
 
 
-def key_name(key: Key) -> str:
-    """A key as text."""
-    return json.dumps(key, sort_keys=True)
+def _told(path: Path, otherwise: Any) -> Any:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else otherwise
 
 
 def place(key: Key) -> str:

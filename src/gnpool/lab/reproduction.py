@@ -9,13 +9,11 @@ from typing import Any
 
 from gnpool.engine import choose_device, open_engine
 from gnpool.engine.opened import check_engine
-from gnpool.lab.registry import find_table, table_names
+from gnpool.lab.plan import asked, families, memory_problem
 from gnpool.lab.results import SCHEMA
 from gnpool.lab.running.board import Event
 from gnpool.lab.running.failures import FailedStudiesError, raise_failures
-from gnpool.lab.running.memory import memory_problem
 from gnpool.lab.running.runner import Runner
-from gnpool.lab.table import AnyTable, Scope, check_options
 from gnpool.store import Damage, Store
 
 
@@ -76,10 +74,8 @@ def reproduce(
     Raises:
         FailedStudiesError: At the end, if studies failed on their own; ``results.json`` has the others.
     """
-    chosen = [find_table(name) for name in dict.fromkeys(tables)]
-    asked = None if datasets is None else tuple(datasets)
-    scope = Scope(preset, (search,), seeds, folds, asked, data_seed, train, test)
-    check_options(chosen, scope)
+    options: dict[str, Any] = {"preset": preset, "search": search, "seeds": seeds, "folds": folds, "datasets": datasets}
+    chosen, scope = asked(tables, data_seed=data_seed, train=train, test=test, **options)
     check_engine(engine, address)
     needed = [megabytes for table in chosen for megabytes in table.megabytes(scope)]
     problem = memory_problem(needed, choose_device(device), jobs, processes) if engine == "local" else None
@@ -100,12 +96,3 @@ def reproduce(
     store.publish("results.json", json.dumps(results, indent=1, allow_nan=False))
     raise_failures(store, [one for error in failed for one in error.failures], sum(error.studies for error in failed))
     return results
-
-
-def families(tables: Sequence[AnyTable]) -> list[list[AnyTable]]:
-    """Groups of tables that run together because they may share jobs, in the order of all tables."""
-    found: dict[str, list[AnyTable]] = {}
-    order = table_names()
-    for table in sorted(tables, key=lambda table: order.index(table.id)):
-        found.setdefault(table.family, []).append(table)
-    return list(found.values())

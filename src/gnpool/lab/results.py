@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 SCHEMA = 1
@@ -72,3 +72,11 @@ def spread(values: Sequence[float | None], failed: int | None = None) -> dict[st
         "median": statistics.median(good) if good else None,
         "failed": len(values) - len(good) if failed is None else failed,
     }
+
+
+def meta_of(
+    first: Mapping[str, Any] | None, seconds: float, hidden: Collection[str] = (), **told: Any
+) -> dict[str, Any]:
+    """Meta data of a table: those of its first unit, without ``hidden`` ones, what its kind tells, and all seconds."""
+    shown = {name: value for name, value in (first or {}).items() if name not in {*hidden, "seconds"}}
+    return {**shown, **told, "seconds": round(seconds, 1)}

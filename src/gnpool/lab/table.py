@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 
@@ -15,6 +15,7 @@ from gnpool.lab.running.job import Job, Key
 from gnpool.store import Store
 
 SEARCHES = ("all", "point")  # ways to search a grid; "point" will be deleted when the runs begun with it are done
+PROGRAM = 560  # megabytes (2**20) of the program itself, with small data and two runs
 T = TypeVar("T")
 
 
@@ -128,6 +129,13 @@ class AnyTable(ABC):
     metric: str
     cells: tuple[Any, ...]
 
+    @classmethod
+    def of_paper(cls, name: str, cells: Iterable[Any], *more: Any) -> Self:
+        """A table of the paper, under its title and metric; ``more`` are the further fields of a kind."""
+        published = paper_tables()[name]
+        metric = published["metric"] if "row" not in published["metric"] else "MAPE, for shortest MAE"
+        return cls(name, published["title"], metric, tuple(cells), *more)
+
     def data(self) -> list[str]:
         """The data sets of real graphs that the table needs."""
         return []
@@ -136,13 +144,10 @@ class AnyTable(ABC):
         """Whether the data of the table is on this machine."""
         return all(map(at_hand, self.data()))
 
-    def missing(self, scope: Scope, store: Store) -> set[str]:
-        """The data sets that are needed for results missing from the store."""
-        return set()
-
     def fetch(self, scope: Scope, store: Store) -> None:
         """Get the data that is still needed, so that an offline machine fails before any training."""
-        for name in sorted(self.missing(scope, store)):
+        jobs = self.jobs(scope, store, torch.device("cpu"))
+        for name in sorted({name for job in jobs for name in job.data(store)}):
             if not at_hand(name):
                 tudataset(name)
 
@@ -182,6 +187,11 @@ class AnyTable(ABC):
         """What the paper says about its own table."""
         return paper_tables().get(self.id, {}).get(name)
 
+    def entry(self, cell: Any, metric: str, gnp: bool) -> dict[str, Any]:
+        """A cell for results.json, still without our number."""
+        paper = self.published(cell.row, cell.column)
+        return {"row": cell.row, "column": cell.column, "ours": None, "paper": paper, "metric": metric, "gnp": gnp}
+
     def shown(
         self,
         cells: Sequence[Mapping[str, Any]],
@@ -194,15 +204,3 @@ class AnyTable(ABC):
         """The table for results.json; ``more`` is inserted between its head and ``meta``."""
         head = {"table": self.id, "title": self.title, "metric": self.metric}
         return {**head, "rows_are": rows_are, "columns_are": columns_are, "cells": cells, **more, "meta": meta}
-
-
-def check_options(tables: Sequence[AnyTable], scope: Scope) -> None:
-    """Refuse options that apply to none of the tables."""
-    known = frozenset[str]().union(*(table.options for table in tables))
-    if any(getattr(scope, name) is not None and name not in known for name in ("seeds", "folds")):
-        raise ValueError("'seeds' and 'folds' are for tables that are cross-validated, such as graphcl_a")
-    given = [table.id for table in tables if "data_seed" not in table.options]
-    if scope.data_seed and given:
-        raise ValueError(f"'data_seed' is for tables on generated data, but the data of {given[0]} is not generated")
-    if not scope.train and not scope.test:
-        raise ValueError("there is nothing to do: training and tests are both switched off")

@@ -148,7 +148,7 @@ class Store:
                 _write_both(path, data, blob)
         remove_tree(self._checkpoint(path))
         if isinstance(stored, Damage):
-            self._report(stored)
+            self.report_damage(stored)
         if isinstance(stored, Found) and not same_results(stored.fields, unpack(data)):
             warnings.warn(f"'{path}' holds other results of this unit; the first stay", StoreWarning, stacklevel=2)
         return not isinstance(stored, Found)
@@ -289,7 +289,7 @@ class Store:
         for path in sorted(self._loose(table)):
             found = self._look_loose(path, whole=True)
             if isinstance(found, Damage):
-                self._report(found)
+                self.report_damage(found)
             if not isinstance(found, Found) or table not in (None, found.fields["key"]["table"]):
                 continue
             packed = self._look_packed(path, whole=True)
@@ -320,7 +320,7 @@ class Store:
     def _record(self, path: Path, *, whole: bool) -> Record | None:
         found = self._look(path, whole=whole)
         if isinstance(found, Damage):
-            self._report(found)
+            self.report_damage(found)
         if not isinstance(found, Found):
             return None
         fields = found.fields
@@ -368,7 +368,8 @@ class Store:
                     damage = damage or Damage(files.path, str(damaged), None)
         return damage
 
-    def _report(self, damage: Damage) -> None:
+    def report_damage(self, damage: Damage) -> None:
+        """Tell ``on_damage`` of a damaged unit, or warn of it."""
         if self.on_damage is not None:
             self.on_damage(damage)
         else:

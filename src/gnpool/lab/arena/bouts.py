@@ -98,7 +98,7 @@ def seconds_of(bout: Bout, kind: str) -> float:
     steps = amount.epochs * math.ceil(bout.contest.lessons(amount) / amount.batch)
     runs = amount.seeds * amount.runs_each
     step = 0.004 + 0.0001 * runs if kind == "cuda" else 0.02 + 0.0012 * runs * amount.hidden / 32
-    return 5.0 + steps * step * (2.0 if bout.contender.gnp else 1.0)
+    return 5.0 + steps * step * bout.contest.slow * (2.0 if bout.contender.gnp else 1.0)
 
 
 def bout_unit(caller: Caller, bout: Bout, arena: Arena, device: torch.device, threads: int) -> Any:

@@ -121,6 +121,7 @@ class Contest(ABC):
     """
 
     higher: ClassVar[bool] = True  # whether more is better
+    slow: ClassVar[float] = 1.0  # how much longer a step takes than in a network of three layers
 
     id: str
     metric: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -51,6 +51,8 @@ class AlgorithmContest(Contest):
         output (str): Whether the network outputs a pointer for each node or a number for the graph.
         weighted (bool): Whether edges have weights.
     """
+
+    slow: ClassVar[float] = 4.0
 
     output: str = "pointer"
     weighted: bool = False

@@ -55,9 +55,6 @@ class ArenaTable(AnyTable):
         """Whether any part of the table can run; data sets that are not on this machine are left out."""
         return not self.data() or any(map(at_hand, self.data()))
 
-    def missing(self, scope: Scope, store: Store) -> set[str]:
-        return set()
-
     def jobs(self, scope: Scope, store: Store, device: torch.device) -> Sequence[Job]:
         return [bout for bout in self._bouts(scope) if here(bout.contest)] if scope.train else ()
 

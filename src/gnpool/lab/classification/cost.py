@@ -7,15 +7,9 @@ A step of a stack of R runs takes ``base + R * nodes * each``. A run that stops 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from gnpool.lab.classification.methods import Amount, Trial
-from gnpool.lab.table import Estimate, Machine
 from gnpool.models.stacked.folds import FOLDS
-from gnpool.store import Store
-
-if TYPE_CHECKING:
-    from gnpool.lab.classification.tables import ClassificationTable
 
 SIZES = {"D&D": (1178, 284.3), "PROTEINS": (1113, 39.1), "NCI1": (4110, 29.9)}  # graphs, mean number of nodes
 # Milliseconds of a step, and microseconds per node and run, by network and pooling. CPU: one core of an AMD EPYC.
@@ -46,33 +40,3 @@ def run_seconds(trial: Trial, amount: Amount, kind: str) -> float:
     size = min(len(amount.runs), stack_size(trial.dataset, kind))
     milliseconds = base / size + each * nodes * min(method.batch_size, graphs) / 1000
     return VALIDATION * epochs * steps * milliseconds / 1000
-
-
-def classification_estimate(
-    table: ClassificationTable, amount: Amount, store: Store | None, machine: Machine
-) -> Estimate:
-    """The work of a table, and how much of it is stored."""
-    trials, kind = table.wanted(amount), machine.kind
-    cost = {trial: run_seconds(trial, amount, kind) for trial in trials}
-    stored = {
-        trial: [] if store is None else [r for run in amount.runs if (r := store.get(trial.key(amount, run)))]
-        for trial in trials
-    }
-    timed = [
-        (record.meta["seconds"], cost[trial])
-        for trial, records in stored.items()
-        for record in records
-        if record.meta["device"].startswith(kind)
-    ]
-    took, expected = (sum(column) for column in zip(*timed, strict=True)) if timed else (0.0, 0.0)
-    factor = (took / expected if expected else 1.0) / (60 * (machine.jobs if kind == "cpu" else 1))
-    runs = len(amount.runs)
-    whole = [trial for trial, records in stored.items() if len(records) == runs]
-    return Estimate(
-        trainings=len(trials),
-        runs=runs * len(trials),
-        done=len(whole),
-        minutes=factor * sum(runs * seconds for seconds in cost.values()),
-        minutes_left=factor * sum((runs - len(stored[trial])) * seconds for trial, seconds in cost.items()),
-        cells_done=sum(cell.trial in whole for cell in table.cells),
-    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,6 +21,8 @@ from gnpool.models.stacked.crossval import Method, train_stack
 from gnpool.models.stacked.folds import Fold
 from gnpool.models.stacked.graph_bank import GraphBank
 from gnpool.store import Store
+from gnpool.store.encoding import encode, pack, unpack
+from gnpool.store.errors import Damaged
 from gnpool.store.files import write
 from gnpool.training.cuda_graph import own_stream
 from gnpool.training.machine import describe_machine
@@ -44,7 +44,7 @@ class StackJob(Job):
 
     @property
     def label(self) -> str:
-        return f"{self.trial.dataset}: {self.trial.model}, {len(self.runs)} runs"
+        return f"{self.trial.dataset}: {self.trial.row}, {len(self.runs)} runs"
 
     @property
     def key(self) -> Key:
@@ -53,6 +53,9 @@ class StackJob(Job):
     def parts(self, store: Store, kind: str) -> list[JobPart]:
         seconds = len(self.runs) * run_seconds(self.trial, self.amount, kind)
         return [JobPart(not self._missing(store), seconds, "training")]
+
+    def data(self, store: Store) -> set[str]:
+        return {self.trial.dataset}
 
     def _missing(self, store: Store) -> list[Fold]:
         return [run for run in self.runs if self.trial.key(self.amount, run) not in store]
@@ -126,18 +129,14 @@ def stack_unit(
 
 def _write(checkpoint: Path, runs: Sequence[Fold], scores: list[dict[str, Any]], meta: dict[str, Any]) -> None:
     """Keep a stack's scores until all are stored, because the remaining runs alone would round differently."""
-    text = json.dumps([[list(run) for run in runs], scores, meta]).encode()
-    write(checkpoint / SCORES, hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+    write(checkpoint / SCORES, pack(encode({"runs": runs, "scores": scores, "meta": meta}, SCORES)))
 
 
 def _read(checkpoint: Path, runs: Sequence[Fold]) -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
     """The kept scores of these runs, if a stack was only partly stored; None if there are none or they are damaged."""
     try:
-        digest, _, text = (checkpoint / SCORES).read_bytes().partition(b"\n")
-    except FileNotFoundError:
+        kept = unpack((checkpoint / SCORES).read_bytes())
+    except (FileNotFoundError, Damaged):
         return None
-    if hashlib.sha256(text).hexdigest().encode() != digest:
-        return None
-    kept, scores, meta = json.loads(text)
-    found = {Fold(*run): score for run, score in zip(kept, scores, strict=True)}
-    return ([found[run] for run in runs], meta) if all(run in found for run in runs) else None
+    found = {Fold(*run): score for run, score in zip(kept["runs"], kept["scores"], strict=True)}
+    return ([found[run] for run in runs], kept["meta"]) if all(run in found for run in runs) else None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from gnpool.lab.running.job import digest
 from gnpool.lab.table import Scope
 from gnpool.models.stacked.crossval import Method
 from gnpool.models.stacked.folds import FOLDS, SEEDS, Fold
+from gnpool.store import Record, Store
 from gnpool.training import Setting
 
 DATASETS = ("D&D", "PROTEINS", "NCI1")
@@ -127,16 +127,21 @@ def amount_of(scope: Scope) -> Amount:
 
 @dataclass(frozen=True)
 class Trial:
-    """A method on a data set. What is trained for it does not depend on the table."""
+    """A method on a data set, which is a cell of a table. What is trained for it does not depend on the table."""
 
     family: str
     variant: str
     dataset: str
 
     @property
-    def model(self) -> str:
+    def row(self) -> str:
         """Name of the model, shown to people and used in the store."""
         return f"{self.family} {self.variant}"
+
+    @property
+    def column(self) -> str:
+        """Name of the data set."""
+        return self.dataset
 
     @property
     def gnp(self) -> bool:
@@ -150,15 +155,19 @@ class Trial:
             method if amount.epochs is None else dataclasses.replace(method, epochs=min(method.epochs, amount.epochs))
         )
 
+    def records(self, store: Store | None, amount: Amount) -> dict[Fold, Record]:
+        """The stored runs."""
+        found = {} if store is None else {run: store.get(self.key(amount, run)) for run in amount.runs}
+        return {run: record for run, record in found.items() if record is not None}
+
     def key(self, amount: Amount, run: Fold) -> dict[str, Any]:
         """The name of a run in the store. Its digest covers everything else that the result depends on."""
         content = {"method": self.method(amount).to_dict(), "graphs": amount.graphs, "folds": FOLDS}
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
         return {
             "table": "classification",
             "dataset": self.dataset,
-            "model": self.model,
-            "preset": f"{amount.preset}-{digest}",
+            "model": self.row,
+            "preset": f"{amount.preset}-{digest(content)}",
             "seed": run.seed,
             "fold": run.fold,
         }

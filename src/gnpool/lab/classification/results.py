@@ -1,74 +1,19 @@
-"""Computes accuracies and their differences from the raw scores of the store."""
+"""Accuracies of cross-validations, and their differences."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gnpool.lab.classification.methods import Amount, Trial
-from gnpool.lab.results import DATA_SEED, spread, verdict
-from gnpool.models.stacked.folds import FOLDS, SEEDS, Fold
-from gnpool.store import Record, Store
-
-if TYPE_CHECKING:
-    from gnpool.lab.classification.tables import ClassificationTable
+from gnpool.lab.classification.methods import Amount
+from gnpool.lab.results import spread
+from gnpool.models.stacked.folds import FOLDS, Fold
 
 Accuracies = Mapping[Fold, float | None]  # by run; None if the run failed
 CONFIDENCE = 0.95
 TEST_SHARE = 1 / (FOLDS - 2)  # test graphs for each training graph; one more fold is used for selection
-
-
-def classification_results(table: ClassificationTable, store: Store, amount: Amount) -> dict[str, Any]:
-    """The table for results.json, with the paired differences; cells without any run have ``"ours": null``."""
-    cells, found, meta, seconds = [], {}, None, 0.0
-    for cell in table.cells:
-        records = records_of(cell.trial, store, amount)
-        accuracies = {run: record.scores["accuracy"] for run, record in records.items()}
-        found[cell.row, cell.column] = accuracies
-        paper = table.published(cell.row, cell.column)
-        entry: dict[str, Any] = {"row": cell.row, "column": cell.column, "ours": None, "paper": paper}
-        entry |= {"metric": "ACCURACY", "gnp": cell.trial.gnp}
-        if records:
-            meta = meta or next(iter(records.values())).meta
-            seconds += sum(record.meta["seconds"] for record in records.values())
-            entry["ours"] = summary(accuracies)
-            entry["setting"] = cell.trial.method(amount).setting.to_dict()
-            entry["part"] = part(accuracies, amount)
-            epochs = [record.scores["epochs"] for record in records.values()]
-            validation = [record.scores["val_accuracy"] for record in records.values()]
-            entry["epochs"] = statistics.fmean(epochs)
-            entry["validation"] = statistics.fmean(v for v in validation if math.isfinite(v)) if epochs else None
-        entry["verdict"] = verdict(entry["ours"], paper, metric="ACCURACY", gnp=cell.trial.gnp, higher=True)
-        cells.append(entry)
-    columns = list(dict.fromkeys(cell.column for cell in table.cells))
-    pairs = [
-        {"first": first, "second": second, "column": column, **paired(found[first, column], found[second, column])}
-        for first, second in table.pairs
-        for column in columns
-        if found.get((first, column)) and found.get((second, column))
-    ]
-    hidden = ("seconds", "stack", "setting", "preset")
-    return table.shown(
-        cells,
-        pairs=pairs,
-        meta={
-            **{name: value for name, value in (meta or {}).items() if name not in hidden},
-            "preset": amount.preset,
-            "notes": amount.notes,
-            "seed": DATA_SEED,
-            "seeds": list(SEEDS[: amount.seeds]),
-            "folds": amount.folds,
-            "seconds": round(seconds, 1),
-        },
-    )
-
-
-def records_of(trial: Trial, store: Store, amount: Amount) -> dict[Fold, Record]:
-    """The stored runs of a trial."""
-    found = {run: store.get(trial.key(amount, run)) for run in amount.runs}
-    return {run: record for run, record in found.items() if record is not None}
 
 
 def summary(accuracies: Accuracies) -> dict[str, Any]:

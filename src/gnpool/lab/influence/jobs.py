@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -11,7 +13,16 @@ from torch import Tensor
 
 from gnpool.engine import Caller, Engine
 from gnpool.influence import CascadeGraph, Part, Selection, choose_seeds, collection, fit_monstor, make_labels, simulate
-from gnpool.lab.influence.lessons import MODELS, Choice, InfluenceAmount, Lesson, baseline_choices, choices_of, lessons
+from gnpool.lab.influence.amount import (
+    BASELINES,
+    CHOSEN_WITH,
+    LEARNED_WITH,
+    MODELS,
+    PROBABILITIES,
+    STACKED,
+    TARGETS,
+    InfluenceAmount,
+)
 from gnpool.lab.running.job import Bench, Job, JobPart, Key
 from gnpool.models import MONSTOR
 from gnpool.store import Record, Store
@@ -73,105 +84,119 @@ class CascadesJob(Job):
         return Part.split(self.label, self.probability, network, labels)
 
 
-class _InfluenceJob(Job):
-    """The common base of lessons and choices."""
+@dataclass(frozen=True)
+class Choice(Job):
+    """Seeds on one graph and their influence. A lesson chooses with its models; as a job, it chooses without one."""
 
+    one_core: ClassVar[bool] = False
+    stage: ClassVar[int] = 2
+
+    target: str
+    probability: str
+    model: str
+    run: int
     amount: InfluenceAmount
 
-    def choose(self, bench: Bench, choice: Choice, *model: Any) -> None:
-        """Choose seeds and measure their influence, unless the store has the results."""
-        if choice.key(self.amount) in bench.store:
-            return
-        network = collection.read_graph(choice.target, "test", choice.probability, self.amount.nodes)
-        work = (choice, self.amount, bench.device, bench.engine.share(network), *model)
-        scores, meta = bench.engine.call(choice_unit, *work, caller=Caller(bench.stopped))
-        bench.store.put(choice.key(self.amount), scores=scores, tensors={}, meta=self.told(meta))
+    @property
+    def label(self) -> str:
+        return self.model
 
-    def told(self, meta: Key) -> Key:
-        """Meta data, including what was reduced."""
-        return {**meta, "preset": self.amount.preset, "notes": self.amount.notes}
+    @property
+    def key(self) -> Key:
+        names = (*CHOSEN_WITH, "sample") if self.model in BASELINES else dict.fromkeys((*LEARNED_WITH, *CHOSEN_WITH))
+        where = {"target": self.target, "probability": self.probability, "model": self.model, "run": self.run}
+        return {"table": "influence", **where, "preset": self.amount.digest(*names)}
+
+    def side_by_side(self, jobs: int, engine: Engine) -> int:
+        return engine.jobs(1)  # on a CPU each job uses all cores
+
+    def work(self, bench: Bench, *model: Any) -> bool:
+        """Choose seeds, by a model and the number of its applications or without, and measure their influence."""
+
+        def compute(_: Path) -> Any:
+            network = collection.read_graph(self.target, "test", self.probability, self.amount.nodes)
+            work = (self, bench.device, bench.engine.share(network), *model)
+            return bench.engine.call(choice_unit, *work, caller=bench.caller())
+
+        return bench.record(self.key, compute) is not None
 
 
 @dataclass(frozen=True)
-class LessonJob(_InfluenceJob):
-    """Train on cascades, and choose seeds with the trained models."""
+class Lesson(Job):
+    """A model for one target, and the seeds that it chooses there. It learns from the training graphs of the other two,
+    with all probabilities together.
+    """
 
     gpu_jobs: ClassVar[int] = 3  # trainings side by side: a single one leaves most of a GPU idle
     tells_lowest: ClassVar[bool] = False
     stage: ClassVar[int] = 1
 
-    lesson: Lesson
+    target: str
+    model: str
+    run: int
     amount: InfluenceAmount
 
     @property
     def label(self) -> str:
-        return self.lesson.label
+        return f"{self.target}: MONSTOR with {self.model}, run {self.run}"
 
     @property
     def key(self) -> Key:
-        return self.lesson.key(self.amount)
+        where = {"target": self.target, "model": self.model, "run": self.run}
+        return {"table": "influence-training", **where, "preset": self.amount.digest(*LEARNED_WITH)}
+
+    @property
+    def sources(self) -> list[tuple[str, str]]:
+        """Graphs and probabilities to learn from."""
+        graphs = [name for name in sorted(TARGETS) if name != self.target]
+        return [(graph, probability) for graph in graphs for probability in PROBABILITIES]
+
+    @property
+    def stacked(self) -> dict[str, int]:
+        """How many times the model of each probability is applied."""
+        more = 2 if self.target == "Celebrity" else 0
+        return {name: count + (0 if name == "JI" else more) for name, count in STACKED.items()}
+
+    @property
+    def choices(self) -> list[Choice]:
+        """The seeds that its models choose."""
+        return [Choice(self.target, name, self.model, self.run, self.amount) for name in PROBABILITIES]
 
     def parts(self, store: Store, kind: str) -> list[JobPart]:
-        keys = [self.key, *(choice.key(self.amount) for choice in choices_of(self.lesson))]
-        return [JobPart(all(key in store for key in keys), 1.0, "training")]
+        return [JobPart(all(one.key in store for one in (self, *self.choices)), 1.0, "training")]
 
     def work(self, bench: Bench) -> bool:
-        with bench.store.claim(self.key) as mine:
-            if not mine:
-                return False
-            record = bench.store.get(self.key) or self._train(bench)
-            for choice in choices_of(self.lesson):
-                self.choose(bench, choice, *model_of(record, choice))
+        def train(checkpoint: Path) -> Any:
+            cascades = (CascadesJob(*source, self.amount).part(bench) for source in self.sources)
+            work = (self, bench.device, *map(bench.engine.share, cascades))
+            return bench.engine.call(training_unit, *work, caller=bench.caller(checkpoint))
+
+        record = bench.record(self.key, train)
+        if record is None or not all(choice.work(bench, *model_of(record, choice)) for choice in self.choices):
+            return False
         bench.finish()
         return True
 
-    def _train(self, bench: Bench) -> Record:
-        cascades = (CascadesJob(*source, self.amount).part(bench) for source in self.lesson.sources)
-        work = (self.lesson, self.amount, bench.device, *map(bench.engine.share, cascades))
-        caller = bench.caller(bench.store.checkpoint(self.key))
-        scores, tensors, meta = bench.engine.call(training_unit, *work, caller=caller)
-        bench.store.put(self.key, scores=scores, tensors=tensors, meta=self.told(meta))
-        record = bench.store.get(self.key)
-        assert record is not None
-        return record
+
+def lessons(amount: InfluenceAmount) -> list[Lesson]:
+    """Everything to train, in the order of work."""
+    product = itertools.product(range(amount.runs), amount.targets, MODELS)
+    return [Lesson(target, model, run, amount) for run, target, model in product]
 
 
-@dataclass(frozen=True)
-class BaselineJob(_InfluenceJob):
-    """Choose seeds without a model."""
-
-    one_core: ClassVar[bool] = False
-    stage: ClassVar[int] = 2
-
-    choice: Choice
-    amount: InfluenceAmount
-
-    @property
-    def label(self) -> str:
-        return self.choice.model
-
-    @property
-    def key(self) -> Key:
-        return self.choice.key(self.amount)
-
-    def side_by_side(self, jobs: int, engine: Engine) -> int:
-        return engine.jobs(1)  # on a CPU each job uses all cores
-
-    def work(self, bench: Bench) -> bool:
-        with bench.store.claim(self.key) as mine:
-            if mine:
-                self.choose(bench, self.choice)
-        return mine
+def baseline_choices(amount: InfluenceAmount) -> list[Choice]:
+    """Seeds that are chosen without a model; the choice by degree has no seed of its own, so it is made once."""
+    product = itertools.product(amount.targets, PROBABILITIES, BASELINES, range(amount.runs))
+    return [Choice(t, p, model, run, amount) for t, p, model, run in product if run == 0 or model != "degree"]
 
 
 def influence_jobs(amount: InfluenceAmount, store: Store) -> list[Job]:
     """The missing jobs, ordered by run and then by target, so that an interrupted study has as much as possible to
     compare.
     """
-    todo = [LessonJob(lesson, amount) for lesson in lessons(amount)]
-    todo = [job for job in todo if not all(part.held for part in job.parts(store, ""))]
-    sources = (source for job in todo if job.key not in store for source in job.lesson.sources)
-    late = [BaselineJob(choice, amount) for choice in baseline_choices(amount) if choice.key(amount) not in store]
+    todo = [lesson for lesson in lessons(amount) if not all(part.held for part in lesson.parts(store, ""))]
+    sources = (source for lesson in todo if lesson.key not in store for source in lesson.sources)
+    late = [choice for choice in baseline_choices(amount) if choice.key not in store]
     return [*(CascadesJob(*source, amount) for source in dict.fromkeys(sources)), *todo, *late]
 
 
@@ -183,7 +208,7 @@ def model_of(record: Record, choice: Choice) -> tuple[MONSTOR, int]:
 
 
 def training_unit(
-    caller: Caller, lesson: Lesson, amount: InfluenceAmount, device: torch.device, *parts: Part
+    caller: Caller, lesson: Lesson, device: torch.device, *parts: Part
 ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
     """Train a lesson: scores, tensors and meta data. ``tell`` gets the share and the error so far, in percent."""
     if device.type == "cpu":
@@ -193,7 +218,7 @@ def training_unit(
         parts,
         MODELS[lesson.model],
         seed=lesson.run,
-        epochs=amount.epochs,
+        epochs=lesson.amount.epochs,
         stacked=lesson.stacked,
         device=device,
         checkpoint=caller.checkpoint,
@@ -207,20 +232,19 @@ def training_unit(
         names = ("stacked", "epoch", "error", "relative", "curve", "start")
         scores[probability] = {name: getattr(trained, name) for name in names}
         tensors |= {f"{probability}/{name}": value for name, value in trained.model.state_dict().items()}
-    return scores, tensors, {**describe_machine(device), "seconds": clock.seconds}
+    return scores, tensors, {**describe_machine(device), "seconds": clock.seconds, **lesson.amount.told}
 
 
 def choice_unit(
     caller: Caller,
     choice: Choice,
-    amount: InfluenceAmount,
     device: torch.device,
     graph: CascadeGraph,
     model: MONSTOR | None = None,
     stacked: int = 1,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Choose seeds and measure their influence: scores and meta data."""
-    began = time.monotonic()
+) -> tuple[dict[str, Any], dict[str, Tensor], Key]:
+    """Choose seeds and measure their influence: scores, no tensors, and meta data."""
+    amount, began = choice.amount, time.monotonic()
     if model is not None and device.type == "cpu":
         torch.set_num_threads(1)
     found = choose_seeds(
@@ -238,7 +262,8 @@ def choice_unit(
     )
     chosen = time.monotonic() - began
     scores = _measured(graph, found, amount.evaluation, device)
-    return scores, {**describe_machine(device), "seconds": time.monotonic() - began, "seconds_of_choice": chosen}
+    meta = {**describe_machine(device), "seconds": time.monotonic() - began, "seconds_of_choice": chosen}
+    return scores, {}, {**meta, **amount.told}
 
 
 def _measured(graph: CascadeGraph, found: Selection, simulations: int, device: torch.device) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -14,8 +13,8 @@ from gnpool.lab.paper import paper_cells, paper_tables
 from gnpool.lab.real.graphs import REAL, RealExam
 from gnpool.lab.recipes.crystallized import crystallized
 from gnpool.lab.recipes.models import FIXED, GRAPH_TASKS, graph_fixed, graph_gnp, graph_other
-from gnpool.lab.recipes.table import Cell, Table, published_table
-from gnpool.lab.results import spread, verdict
+from gnpool.lab.recipes.table import Cell, Table
+from gnpool.lab.results import meta_of, spread, verdict
 from gnpool.lab.running.job import Bench, Job, Key
 from gnpool.lab.table import AnyTable, Estimate, Machine, Place, Scope
 from gnpool.store import Store
@@ -38,20 +37,11 @@ class Count(Job):
     def key(self) -> Key:
         return {"table": "real_stat", "dataset": self.dataset}
 
+    def data(self, store: Store) -> set[str]:
+        return {self.dataset} if self.key not in store else set()
+
     def work(self, bench: Bench) -> bool:
-        def compute(_: Path) -> tuple[Any, dict[str, Any], Key]:
-            return statistics_of(self.dataset), {}, {}
-
-        return bench.record(self.key, compute) is not None
-
-
-class Statistic(Place):
-    """One number of the statistics."""
-
-    @property
-    def key(self) -> Key:
-        """The unit of the store that holds the number."""
-        return Count(self.row).key
+        return bench.record(self.key, lambda _: (statistics_of(self.dataset), {}, {})) is not None
 
 
 @dataclass(frozen=True)
@@ -59,36 +49,31 @@ class StatisticsTable(AnyTable):
     """A table of the numbers of graphs, nodes and edges of data sets; it trains nothing."""
 
     family: ClassVar[str] = "statistics"
-    cells: tuple[Statistic, ...]
+    cells: tuple[Place, ...]
 
     def data(self) -> list[str]:
         return list(dict.fromkeys(cell.row for cell in self.cells))
-
-    def missing(self, scope: Scope, store: Store) -> set[str]:
-        return {cell.row for cell in self.cells if cell.key not in store}
 
     def jobs(self, scope: Scope, store: Store, device: torch.device) -> list[Count]:
         return [Count(dataset) for dataset in self.data()]
 
     def keys(self, scope: Scope, store: Store) -> Iterator[Key]:
-        return (cell.key for cell in self.cells)
+        return (Count(cell.row).key for cell in self.cells)
 
     def estimate(self, scope: Scope, store: Store | None, machine: Machine) -> Estimate:
-        return Estimate(cells_done=0 if store is None else sum(cell.key in store for cell in self.cells))
+        return Estimate(cells_done=0 if store is None else sum(key in store for key in self.keys(scope, store)))
 
     def results(self, scope: Scope, store: Store) -> dict[str, Any]:
         cells = []
         for cell in self.cells:
-            record, paper = store.get(cell.key), self.published(cell.row, cell.column)
-            entry: dict[str, Any] = {"row": cell.row, "column": cell.column, "ours": None, "paper": paper}
-            entry |= {"metric": "COUNT", "gnp": False, "verdict": "not run"}
+            record, entry = store.get(Count(cell.row).key), self.entry(cell, "COUNT", gnp=False)
+            entry["verdict"] = "not run"
             if record is not None:
-                value = record.scores[cell.column]
+                value, paper = record.scores[cell.column], entry["paper"]
                 entry["ours"] = spread([value])
                 entry["verdict"] = "" if paper is None else "matched" if _rounds_to(value, paper["mean"]) else "worse"
             cells.append(entry)
-        meta = {"preset": scope.preset, "notes": "", "seed": 0, "seeds": [0], "seconds": 0.0}
-        return self.shown(cells, meta=meta)
+        return self.shown(cells, meta=meta_of(None, 0.0, preset=scope.preset, notes="", seed=0, seeds=[0]))
 
 
 def _rounds_to(value: float, published: float | None) -> bool:
@@ -172,15 +157,9 @@ def _real_baselines() -> Iterator[Cell]:
                 yield Cell(f"{task}/{label}", name, recipe, RealExam(real=name))
 
 
-def _real_stat() -> StatisticsTable:
-    published = paper_tables()["real_stat"]
-    cells = tuple(Statistic(name, column) for name in REAL for column in published["columns"])
-    return StatisticsTable("real_stat", published["title"], published["metric"], cells)
-
-
-_BASELINES = published_table("real_baselines", _real_baselines())
+_COLUMNS = paper_tables()["real_stat"]["columns"]
 TABLES: dict[str, AnyTable] = {
-    "real_stat": _real_stat(),
-    "real_extrapolate": published_table("real_extrapolate", _real_extrapolate()),
-    "real_baselines": BaselinesTable(_BASELINES.id, _BASELINES.title, _BASELINES.metric, _BASELINES.cells),
+    "real_stat": StatisticsTable.of_paper("real_stat", (Place(name, column) for name in REAL for column in _COLUMNS)),
+    "real_extrapolate": Table.of_paper("real_extrapolate", _real_extrapolate()),
+    "real_baselines": BaselinesTable.of_paper("real_baselines", _real_baselines()),
 }

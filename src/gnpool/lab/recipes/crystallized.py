@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnpool.insight import Crystal, Trial, crystallize
+from gnpool.insight import Crystal, crystallize
 from gnpool.insight.crystallize import FRESH, SETTINGS
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import STAR, Exam, Recipe
@@ -123,11 +123,14 @@ def _describe(seed: int, found: Crystal) -> dict[str, Any]:
         "rounding": found.rounding,
         "steps": found.steps,
         "judged": found.judged,
-        "tried": [_trial(trial) for trial in found.tried],
+        "tried": [
+            {
+                "text": trial.describe(weights=True),
+                "stage": trial.stage,
+                "loss": trial.loss if math.isfinite(trial.loss) else None,
+                "failed": trial.failed,
+            }
+            for trial in found.tried
+        ],
         "reading": [dataclasses.asdict(branch) for branch in found.reading.branches],
     }
-
-
-def _trial(trial: Trial) -> dict[str, Any]:
-    loss = trial.loss if math.isfinite(trial.loss) else None
-    return {"text": trial.describe(weights=True), "stage": trial.stage, "loss": loss, "failed": trial.failed}

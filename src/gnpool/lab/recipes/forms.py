@@ -7,7 +7,7 @@ suggest the second form (docs/record.md); some tasks are learned better in the f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gnpool.lab.recipes.crystallized import crystallized, validation_of
@@ -79,17 +79,24 @@ class StoredModels:
         return store.get(exam.key(self.key, preset, self.recipe.spec))
 
 
+def keyed(
+    recipe: Recipe, store: Store | None, preset: Preset, searches: Sequence[str]
+) -> Iterator[tuple[Recipe, str, Key]]:
+    """The candidates of a recipe, each with the first of ``searches`` for which it is stored, and its key.
+
+    Without any stored search, it is the first of ``searches``.
+    """
+    for one in candidates(recipe, preset):
+        known = (search for search in searches if store is not None and one.base.key(preset, search) in store)
+        search = searches[0] if len(searches) == 1 else next(known, searches[0])
+        found = as_stored(one, store, preset, search)
+        yield found, search, found.key(preset, search)
+
+
 def trained(recipe: Recipe, store: Store, preset: Preset, searches: Sequence[str] = SEARCHES[:1]) -> list[StoredModels]:
     """The candidates in a store, each under the first of ``searches`` for which its models are stored."""
-    found = []
-    for candidate in candidates(recipe, preset):
-        search = stored_search(candidate, store, preset, searches)
-        candidate = as_stored(candidate, store, preset, search)
-        key = candidate.key(preset, search)
-        record = store.get(key)
-        if record is not None:
-            found.append(StoredModels(candidate, key, search, record))
-    return found
+    every = ((one, key, search, store.get(key)) for one, search, key in keyed(recipe, store, preset, searches))
+    return [StoredModels(one, key, search, record) for one, key, search, record in every if record is not None]
 
 
 def as_stored(recipe: Recipe, store: Store | None, preset: Preset, search: str) -> Recipe:
@@ -103,10 +110,3 @@ def as_stored(recipe: Recipe, store: Store | None, preset: Preset, search: str) 
 def chosen(found: Sequence[StoredModels], criterion: str = "loss") -> StoredModels:
     """The candidate with the lowest validation value; the first if several are equal."""
     return min(found, key=lambda one: one.validation(criterion))
-
-
-def stored_search(recipe: Recipe, store: Store, preset: Preset, searches: Sequence[str]) -> str:
-    """The first of ``searches`` for which the store has a model; without any, the first of ``searches``."""
-    if len(searches) == 1:
-        return searches[0]
-    return next((search for search in searches if recipe.base.key(preset, search) in store), searches[0])

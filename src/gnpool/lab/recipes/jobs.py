@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -62,7 +62,7 @@ class RecipeJob(Job):
     def name(self) -> str:
         return _text(self.recipe)
 
-    def joined(self, other: RecipeJob) -> RecipeJob:
+    def joined(self, other: RecipeJob) -> Self:
         return replace(self, exams=tuple(dict.fromkeys([*self.exams, *other.exams])))
 
     def exam_key(self, exam: Exam) -> Key:
@@ -76,6 +76,9 @@ class RecipeJob(Job):
         tests = (JobPart(trained and key in store, seconds, "exam") for key, seconds in exams)
         return (JobPart(trained, seconds, "training"), *tests)
 
+    def data(self, store: Store) -> set[str]:
+        return {exam.given for exam in self.exams if exam.given is not None and self.exam_key(exam) not in store}
+
     def wants(self, store: Store) -> Iterator[tuple[Wanted, int | None]]:
         if self.recipe.base.key(self.preset, self.search) not in store:
             yield self.recipe.wanted("train", self.preset), self.preset.epochs_of(self.recipe.spec)
@@ -83,9 +86,10 @@ class RecipeJob(Job):
 
     def work(self, bench: Bench) -> bool:
         bench.check()
-        if self.recipe.crystallized and self._trained(bench, self.recipe.base) is None:
+        learned = self._trained(bench, self.recipe.base) if self.recipe.crystallized else None
+        if self.recipe.crystallized and learned is None:
             return False
-        trained = self._trained(bench, self.recipe)
+        trained = self._trained(bench, self.recipe, learned)
         if trained is None:
             return False
         bench.finish()
@@ -97,17 +101,14 @@ class RecipeJob(Job):
             bench.check()
         return True
 
-    def _trained(self, bench: Bench, recipe: Recipe) -> Record | None:
-        return bench.record(recipe.key(self.preset, self.search), functools.partial(self._train, bench, recipe))
+    def _trained(self, bench: Bench, recipe: Recipe, learned: Record | None = None) -> Record | None:
+        """Trained models, or those that are crystallized from ``learned`` ones; None if another process is at it."""
 
-    def _train(self, bench: Bench, recipe: Recipe, checkpoint: Path) -> Any:
-        learned = None
-        if recipe.crystallized:
-            learned = bench.store.get(recipe.base.key(self.preset, self.search))
-            if learned is None:
-                raise RuntimeError(f"the models of {recipe.base.model} are gone from the store")  # they were just there
-        work = (recipe, learned, self.preset, bench.device, self.search, bench.threads)
-        return bench.engine.call(training_unit, *work, caller=bench.caller(checkpoint))
+        def compute(checkpoint: Path) -> Any:
+            work = (recipe, learned, self.preset, bench.device, self.search, bench.threads)
+            return bench.engine.call(training_unit, *work, caller=bench.caller(checkpoint))
+
+        return bench.record(recipe.key(self.preset, self.search), compute)
 
     def _hold(self, bench: Bench, exam: Exam, trained: Record, _: Path) -> Any:
         work = (self.recipe, exam, trained, self.preset, bench.device)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +11,7 @@ import torch
 from gnpool.lab.recipes.grids import GRIDS, Grid
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.running.data import CACHE, Wanted
+from gnpool.lab.running.job import digest
 from gnpool.models import GraphNet, NodeNet, SAGPoolNet, SetNet, SetTransformer
 from gnpool.tasks import Task, get_task
 from gnpool.training import Batch, Batches
@@ -86,7 +85,7 @@ class Recipe:
     @property
     def data(self) -> str:
         """What is not standard about the training data; it is part of the store's key and is shown to people."""
-        return "-".join(part for part in (self.structure, self.features, self.reading) if part)
+        return "-".join(filter(None, options_of(self).values()))
 
     def batch_in(self, preset: Preset) -> int:
         """Graphs or sets in a training batch."""
@@ -109,14 +108,13 @@ class Recipe:
         }
         if preset.decay:
             content["decay"] = preset.decay
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
         drawn = f", data seed {preset.data_seed}" if preset.data_seed else ""
         return {
             "table": "training",
             "task": self.task,
             "data": (self.data or "standard") + drawn,
             "model": self.model,
-            "preset": f"{preset.name}-{digest}",
+            "preset": f"{preset.name}-{digest(content)}",
         }
 
     def batches(self, split: str, preset: Preset) -> Batches:
@@ -126,17 +124,8 @@ class Recipe:
     def wanted(self, split: str, preset: Preset) -> Wanted:
         """The key of the data that :meth:`batches` requests."""
         size, shuffle = (self.batch_in(preset), 0) if split == "train" else (EVALUATION_BATCH, None)
-        return Wanted.of(
-            self.task,
-            split,
-            size,
-            shuffle,
-            seed=preset.data_seed,
-            count=preset.counts.get(split),
-            structure=self.structure,
-            features=self.features,
-            reading=self.reading,
-        )
+        drawn = {"seed": preset.data_seed, "count": preset.counts.get(split)}
+        return Wanted.of(self.task, split, size, shuffle, **drawn, **options_of(self))
 
     def build(self, variant: Variant, **changes: Any) -> torch.nn.Module:
         """The network of a variant; ``options`` replace the variant's."""
@@ -144,6 +133,11 @@ class Recipe:
         channels = 3 if self.features == "uniform" else self.spec.in_channels
         module: torch.nn.Module = NETWORKS[options.pop("net")](channels, **options)
         return module
+
+
+def options_of(one: Recipe | Exam) -> dict[str, str | None]:
+    """What recipes and exams can change about the data of a task."""
+    return {"structure": one.structure, "features": one.features, "reading": one.reading}
 
 
 DEGREES = {"tree": 2, "ladder": 3, "regular4": 4}  # of structures that stay sparse as they grow
@@ -206,19 +200,9 @@ class Exam:
 
     def wanted(self, task: Task, preset: Preset) -> Wanted:
         """The key of the data that :meth:`batches` requests."""
-        return Wanted.of(
-            task.name,
-            "test",
-            self.batch_size(task),
-            None,
-            seed=preset.data_seed,
-            count=self.size(preset, task),
-            structure=self.structure,
-            features=self.features,
-            reading=self.reading,
-            sizes=self.sizes,
-            mean_degree=self.mean_degree,
-        )
+        drawn = {"seed": preset.data_seed, "count": self.size(preset, task)}
+        options = {"sizes": self.sizes, "mean_degree": self.mean_degree, **options_of(self)}
+        return Wanted.of(task.name, "test", self.batch_size(task), None, **drawn, **options)
 
     def batch_size(self, task: Task) -> int:
         """Graphs or sets to evaluate at once."""

@@ -11,16 +11,13 @@ from gnpool.insight.crystallize import READ_GRAPHS
 from gnpool.lab.recipes.forms import StoredModels, chosen, trained
 from gnpool.lab.recipes.presets import Preset, get_preset
 from gnpool.lab.recipes.recipe import Exam, Recipe
-from gnpool.lab.recipes.table import Cell
 from gnpool.lab.recipes.training import chosen_models
 from gnpool.lab.registry import find_table
 from gnpool.lab.table import SEARCHES
 from gnpool.store import Store
 
 
-def stored(
-    store: Store, recipe: Recipe, preset: Preset, search: str | None = None, criterion: str = "loss"
-) -> StoredModels:
+def stored(store: Store, recipe: Recipe, preset: Preset, search: str | None = None) -> StoredModels:
     """The stored models of a recipe, in the form that validation prefers, as the record shows them.
 
     ``search`` says how the setting was found. (default: the first of :obj:`SEARCHES` that is stored)
@@ -32,19 +29,12 @@ def stored(
             f"{store.root} has no {recipe.model} for {recipe.task} (preset {preset.name}{by}); "
             f"train it with 'gnpool reproduce'"
         )
-    return chosen(found, criterion)
+    return chosen(found)
 
 
-def stored_models(
-    store: Store, recipe: Recipe, preset: Preset, search: str | None = None, criterion: str = "loss"
-) -> dict[int, torch.nn.Module]:
-    """The chosen models of a recipe by seed, learned or crystallized, without runs that failed."""
-    return models_of(stored(store, recipe, preset, search, criterion), criterion)
-
-
-def models_of(one: StoredModels, criterion: str = "loss") -> dict[int, torch.nn.Module]:
-    """The models that a criterion chose, by seed, without runs that failed."""
-    found = chosen_models(one.recipe, Exam(), one.record, criterion)
+def models_of(one: StoredModels) -> dict[int, torch.nn.Module]:
+    """The models that the loss chose, by seed, without runs that failed."""
+    found = chosen_models(one.recipe, Exam(), one.record, "loss")
     return {seed: model.eval() for seed, (model, _) in found.items() if model is not None}
 
 
@@ -73,7 +63,8 @@ def stored_model(
         data_seed (int, optional): Seed of its training data. (default: ``0``)
     """
     store = store if isinstance(store, Store) else Store(store, create=False)
-    models = stored_models(store, find_cell(table, row, column).recipe, get_preset(preset, data_seed), search)
+    recipe: Recipe = find_table(table).model_cell(row, column).recipe
+    models = models_of(stored(store, recipe, get_preset(preset, data_seed), search))
     if seed not in models:
         raise ValueError(f"'seed' must be one of {', '.join(map(str, models))}, got {seed}")
     return models[seed]
@@ -98,9 +89,3 @@ def read_stored(
         if name.startswith("curve/") and exponent[:2] in ("p_", "q_"):
             curves.setdefault(layer, {})[exponent] = values[:, list(models).index(seed)].tolist()
     return reading, curves
-
-
-def find_cell(table: str, row: str, column: str | None = None) -> Cell:
-    """A cell by the names of its row and column; without a column, the first cell of the row."""
-    found: Cell = find_table(table).model_cell(row, column)
-    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from gnpool.insight.crystallize import replaced
 from gnpool.lab.recipes.presets import Preset
 from gnpool.lab.recipes.recipe import Exam, Recipe
 from gnpool.store import Record
-from gnpool.training import Batches, Fit, Progress, Setting, evaluate_items, fit_many, seeded
+from gnpool.training import Fit, Progress, Setting, evaluate_items, fit_many, seeded
 from gnpool.training.machine import describe_machine
+from gnpool.training.result import Outcome
 from gnpool.training.stopwatch import Stopwatch
 
 CRITERIA = ("loss", "metric")  # what selects a model: the validation loss, as in the paper, or the metric of its tables
@@ -32,11 +33,22 @@ class Candidate:
     setting: Setting
     fit: Fit
 
+    @property
+    def runs(self) -> list[Outcome]:
+        """Its runs, one for each seed."""
+        return self.fit.runs_of(self.setting)
+
     def mean(self, criterion: str) -> float:
         """The mean over seeds of the best validation values; infinite if a run has none."""
-        runs = self.fit.runs_of(self.setting)
-        values = [run.best[criterion].value if criterion in run.best else math.inf for run in runs]
+        values = [run.best[criterion].value if criterion in run.best else math.inf for run in self.runs]
         return math.fsum(values) / len(values)
+
+    def told(self) -> Iterator[dict[str, Any]]:
+        """Its runs as JSON objects."""
+        for run in self.runs:
+            best = {name: {"epoch": best.epoch, "value": best.value} for name, best in run.best.items()}
+            told = {"variant": self.variant, "setting": run.setting.to_dict(), "seed": run.seed}
+            yield {**told, "best": best, "failed": run.failed}
 
 
 def train(
@@ -55,105 +67,66 @@ def train(
     With ``search="all"`` every setting is trained with every seed. With ``"point"`` every setting is trained with the
     first seed, and the best setting with every seed. ``check`` is called before every step, and may raise to stop.
     """
-    clock = Stopwatch(checkpoint)
-    settings, seeds = list(preset.settings(recipe.space)), list(range(preset.seeds))
-    data = {split: recipe.batches(split, preset) for split in ("train", "val")}
-    fit = functools.partial(_fit, recipe, preset, data, device, workers, checkpoint, progress, clock.around(check))
-    if search == "point" and len(settings) * len(recipe.variants) > 1:
-        tried = _candidates(recipe, lambda variant: fit(variant, settings, seeds[:1], "point"))
-        best = {criterion: min(tried, key=lambda c: c.mean(criterion)) for criterion in CRITERIA}
+    clock, task, epochs = Stopwatch(checkpoint), recipe.spec, preset.epochs_of(recipe.spec)
+    settings, seeds = preset.settings(recipe.space), range(preset.seeds)
+    lessons, validation = recipe.batches("train", preset), recipe.batches("val", preset)
+    slow = device.type == "cpu" and preset.unit == 1  # for one run, vmap takes twice as long
+
+    def fit(variant: int, settings: Sequence[Setting], seeds: Sequence[int], phase: str) -> list[Candidate]:
+        found = fit_many(
+            lambda: recipe.build(recipe.variants[variant]),
+            lessons,
+            task.loss,
+            settings,
+            seeds=seeds,
+            epochs=epochs,
+            validation=validation,
+            criteria={"metric": task.metric},
+            schedule=preset.schedule(epochs),
+            device=device,
+            unit=preset.unit,
+            workers=workers,
+            vectorize=False if slow else None,
+            checkpoint=checkpoint / f"variant{variant}-{phase}",
+            progress=progress,
+            check=clock.around(check),
+        )
+        return [Candidate(variant, setting, found) for setting in dict.fromkeys(run.setting for run in found.runs)]
+
+    point = search == "point" and len(settings) * len(recipe.variants) > 1
+    first, phase = (seeds[:1], "point") if point else (seeds, "all")
+    tried = [one for variant in range(len(recipe.variants)) for one in fit(variant, settings, first, phase)]
+    chosen = {criterion: min(tried, key=lambda one: one.mean(criterion)) for criterion in CRITERIA}
+    if point:
         wanted: dict[int, list[Setting]] = {}  # by variant, each setting once: the criteria mostly agree
-        for candidate in best.values():
-            if candidate.setting not in wanted.setdefault(candidate.variant, []):
-                wanted[candidate.variant].append(candidate.setting)
-        again = {variant: fit(variant, those, seeds, "point-best") for variant, those in wanted.items()}
-        chosen = {name: Candidate(one.variant, one.setting, again[one.variant]) for name, one in best.items()}
-        tried += [Candidate(variant, one, again[variant]) for variant, those in wanted.items() for one in those]
-    else:
-        tried = _candidates(recipe, lambda variant: fit(variant, settings, seeds, "all"))
-        chosen = {criterion: min(tried, key=lambda c: c.mean(criterion)) for criterion in CRITERIA}
+        for one in chosen.values():
+            if one.setting not in wanted.setdefault(one.variant, []):
+                wanted[one.variant].append(one.setting)
+        again = [one for variant, those in wanted.items() for one in fit(variant, those, seeds, "point-best")]
+        found = {(one.variant, one.setting): one for one in again}
+        chosen = {criterion: found[one.variant, one.setting] for criterion, one in chosen.items()}
+        tried += again
     scores = {
-        "runs": [run for candidate in tried for run in _runs(candidate)],
+        "runs": [told for candidate in tried for told in candidate.told()],
         "chosen": {
             criterion: {
                 "variant": candidate.variant,
                 "setting": candidate.setting.to_dict(),
                 "validation": candidate.mean(criterion),
-                "seeds": seeds,
-                "failed": [run.failed if criterion not in run.best else None for run in _chosen_runs(candidate)],
+                "seeds": list(seeds),
+                "failed": [run.failed if criterion not in run.best else None for run in candidate.runs],
             }
             for criterion, candidate in chosen.items()
         },
     }
     tensors: dict[str, Tensor] = {}
     for criterion, candidate in chosen.items():
-        states = [candidate.fit.state_dict(run, criterion) for run in _chosen_runs(candidate)]
+        states = [candidate.fit.state_dict(run, criterion) for run in candidate.runs]
         tensors |= {f"{criterion}/{name}": torch.stack([state[name] for state in states]) for name in states[0]}
-    numbers = [run.number for run in _chosen_runs(chosen["loss"])]
-    for name in ("train", "loss", "metric", *chosen["loss"].fit.watched):
-        tensors[f"curve/{name}"] = chosen["loss"].fit.curve(name)[:, numbers]
+    best = chosen["loss"]
+    for name in ("train", "loss", "metric", *best.fit.watched):
+        tensors[f"curve/{name}"] = best.fit.curve(name)[:, [run.number for run in best.runs]]
     return scores, tensors, {**describe_machine(device), "preset": preset.name, "seconds": clock.seconds}
-
-
-def _fit(
-    recipe: Recipe,
-    preset: Preset,
-    data: dict[str, Batches],
-    device: torch.device,
-    workers: int,
-    checkpoint: Path,
-    progress: Callable[[Progress], None],
-    check: Callable[[], None],
-    variant: int,
-    settings: Sequence[Setting],
-    seeds: Sequence[int],
-    phase: str,
-) -> Fit:
-    task = recipe.spec
-    epochs, cpu = preset.epochs_of(task), device.type == "cpu"
-    return fit_many(
-        lambda: recipe.build(recipe.variants[variant]),
-        data["train"],
-        task.loss,
-        settings,
-        seeds=seeds,
-        epochs=epochs,
-        validation=data["val"],
-        criteria={"metric": task.metric},
-        schedule=preset.schedule(epochs),
-        device=device,
-        unit=preset.unit,
-        workers=workers,
-        vectorize=False if cpu and preset.unit == 1 else None,  # for one run, vmap takes twice as long
-        checkpoint=checkpoint / f"variant{variant}-{phase}",
-        progress=progress,
-        check=check,
-    )
-
-
-def _candidates(recipe: Recipe, fit: Callable[[int], Fit]) -> list[Candidate]:
-    found = []
-    for variant in range(len(recipe.variants)):
-        result = fit(variant)
-        found += [Candidate(variant, setting, result) for setting in dict.fromkeys(run.setting for run in result.runs)]
-    return found
-
-
-def _chosen_runs(candidate: Candidate) -> list[Any]:
-    return candidate.fit.runs_of(candidate.setting)
-
-
-def _runs(candidate: Candidate) -> list[dict[str, Any]]:
-    return [
-        {
-            "variant": candidate.variant,
-            "setting": run.setting.to_dict(),
-            "seed": run.seed,
-            "best": {name: {"epoch": best.epoch, "value": best.value} for name, best in run.best.items()},
-            "failed": run.failed,
-        }
-        for run in _chosen_runs(candidate)
-    ]
 
 
 def examine(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 
@@ -17,7 +19,18 @@ from gnpool.lab.running.data import DataCache, Wanted
 from gnpool.store import Record, Store
 
 Key = dict[str, Any]
+J = TypeVar("J", bound="Job")
 SHARED = 1000  # objects that jobs of one run may share: more than any run has
+
+
+def key_text(key: Mapping[str, Any]) -> str:
+    """A key as text."""
+    return json.dumps(key, sort_keys=True)
+
+
+def digest(content: Any) -> str:
+    """A short hash of what a result depends on; keys have it behind the name of the preset."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
@@ -135,13 +148,17 @@ class Job(ABC):
         """A value that is equal for the same job of two tables."""
         return self
 
-    def joined(self, other: Any) -> Job:
+    def joined(self, other: Any) -> Self:
         """One job in place of two with the same name."""
         return self
 
     def parts(self, store: Store, kind: str) -> Sequence[JobPart]:
         """Its parts, with times on a ``kind`` of device; nothing is left to do once the store holds them all."""
         return [JobPart(self.key in store)]
+
+    def data(self, store: Store) -> set[str]:
+        """The data sets of real graphs that it still needs."""
+        return set()
 
     def wants(self, store: Store) -> Iterator[tuple[Wanted, int | None]]:
         """Data that other processes may make ahead, each with the number of epochs that it is padded for."""
@@ -156,9 +173,9 @@ class Job(ABC):
         """Do what is missing; return False if another process is working on it."""
 
 
-def merged(jobs: Sequence[Job]) -> list[Job]:
+def merged(jobs: Sequence[J]) -> list[J]:
     """Every job once, with all that any table needs from it."""
-    found: dict[object, Job] = {}
+    found: dict[object, J] = {}
     for job in jobs:
         found[job.name] = found[job.name].joined(job) if job.name in found else job
     return list(found.values())

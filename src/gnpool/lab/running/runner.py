@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -14,10 +13,10 @@ from gnpool.engine import Engine, threads, work_off
 from gnpool.lab.running.ahead import AHEAD, data_ahead, data_makers
 from gnpool.lab.running.board import Board, Event
 from gnpool.lab.running.data import DataCache
-from gnpool.lab.running.failures import Failure, clear_failures, raise_failures
+from gnpool.lab.running.failures import clear_failures, failure, raise_failures
 from gnpool.lab.running.job import SHARED, Bench, Job, merged
 from gnpool.lab.running.processes import Submit, process_pool
-from gnpool.store import Damage, Store, StoreWarning
+from gnpool.store import Store
 
 
 def default_jobs(device: torch.device, on_gpu: int = Job.gpu_jobs) -> int:
@@ -71,7 +70,7 @@ class Runner:
         failed: dict[int, Exception] = {}
         for stage in sorted({jobs[number].stage for number in todo}):
             failed |= self._stage(jobs, [number for number in todo if jobs[number].stage == stage], board)
-        found = [Failure.of(jobs[number].label, jobs[number].key, error) for number, error in failed.items()]
+        found = [failure(jobs[number].label, jobs[number].key, error) for number, error in failed.items()]
         raise_failures(self.store, found, len(jobs))
 
     def _stage(self, jobs: Sequence[Job], todo: Sequence[int], board: Board) -> dict[int, Exception]:
@@ -105,7 +104,7 @@ class Runner:
         here = self.device.type == "cpu" and not self.engine.remote
         units = max(1, most // side) if here else 1
         if self.processes and here and job.separable and side > 1:
-            with process_pool(self.store, side, units, tell=board.tell, on_damage=self._damaged) as submit:
+            with process_pool(self.store, side, units, tell=board.tell, on_damage=self.store.report_damage) as submit:
                 yield submit
             return
         stop, before = threading.Event(), torch.get_num_threads()
@@ -117,10 +116,3 @@ class Runner:
                 yield lambda number, job: submit(job.work, bench.of(number))
         finally:
             torch.set_num_threads(before)
-
-    def _damaged(self, damage: Damage) -> None:
-        """Report a damaged file that a child found, as the store here would."""
-        if self.store.on_damage is not None:
-            self.store.on_damage(damage)
-        else:
-            warnings.warn(str(damage), StoreWarning, stacklevel=2)

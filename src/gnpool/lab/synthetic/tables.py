@@ -18,7 +18,7 @@ from gnpool.lab.recipes.models import (
     set_model,
 )
 from gnpool.lab.recipes.recipe import Exam
-from gnpool.lab.recipes.table import Cell, Table, published_table
+from gnpool.lab.recipes.table import Cell, Table
 from gnpool.tasks import get_structure, get_task
 
 STRUCTURE_OF = {get_structure(name).title: name for name in get_task("harmonic").structures}  # label -> name
@@ -167,30 +167,22 @@ def _demo() -> Iterator[Cell]:
             yield Cell(f"sum,{readout}", task, graph_fixed(task, "sum", readout), Exam(), (table, readout, "sum"))
 
 
-TABLES = {
-    table.id: table
-    for table in (
-        *(published_table(f"exp_graph_{task}", _exp_graph(task)) for task in GRAPH_TASKS),
-        published_table("graph_diff", _graph_diff()),
-        *(published_table(f"heterogeneous_all_{task}", _heterogeneous(task)) for task in GRAPH_TASKS),
-        published_table("node_a", _node_a()),
-        published_table("node_b", _node_b()),
-        published_table("set", _set()),
-        published_table("ablation_a", _ablation_a()),
-        published_table("ablation_b", _ablation_b()),
-        published_table("behavior_app", _behavior_app()),
-        published_table("nodefeat", _nodefeat()),
-        published_table("act", _act()),
-        Table("fig_size", "Error against the number of nodes, models trained on 20 to 29", "MAPE", tuple(_fig_size())),
-        Table(
-            "fig_pq",
-            "p and q during training",
-            "p, q",
-            tuple(_fig_pq()),
-            curves=("p_pos", "q_pos", "p_neg", "q_neg"),
-        ),
-        Table(
-            "demo", "GNP and fixed poolings on graphs three times larger, a part of exp_graph_*", "MAPE", tuple(_demo())
-        ),
-    )
+PAPER = {
+    **{f"exp_graph_{task}": _exp_graph(task) for task in GRAPH_TASKS},
+    "graph_diff": _graph_diff(),
+    **{f"heterogeneous_all_{task}": _heterogeneous(task) for task in GRAPH_TASKS},
+    "node_a": _node_a(),
+    "node_b": _node_b(),
+    "set": _set(),
+    "ablation_a": _ablation_a(),
+    "ablation_b": _ablation_b(),
+    "behavior_app": _behavior_app(),
+    "nodefeat": _nodefeat(),
+    "act": _act(),
 }
+OWN = (
+    Table("fig_size", "Error against the number of nodes, models trained on 20 to 29", "MAPE", tuple(_fig_size())),
+    Table("fig_pq", "p and q during training", "p, q", tuple(_fig_pq()), ("p_pos", "q_pos", "p_neg", "q_neg")),
+    Table("demo", "GNP and fixed poolings on graphs three times larger, a part of exp_graph_*", "MAPE", tuple(_demo())),
+)
+TABLES = {table.id: table for table in (*(Table.of_paper(name, cells) for name, cells in PAPER.items()), *OWN)}

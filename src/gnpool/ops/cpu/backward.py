@@ -40,8 +40,10 @@ from gnpool.ops.cpu.forward import (
     RUN,
     entry_weight,
     first_at,
+    has_piece,
     magnitude,
     next_task,
+    piece_ends,
     piece_of,
     removes,
     row_at,
@@ -340,9 +342,8 @@ def bwd_sources_kernel(args, eps):
                 start, n = t_ptr[j], t_ptr[j + 1] - t_ptr[j]
                 r = j * D + c0
                 i, slot = piece_of(long, n_long, j, n, base, first_key)
-                while (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0):
-                    t = start + i * PIECE
-                    hi = min(start + n, t + PIECE)
+                while has_piece(i, n, base, stop_key):
+                    t, hi = piece_ends(start, n, i)
                     for d in range(nb):
                         a_64[d] = 0.0
                     while t < hi:

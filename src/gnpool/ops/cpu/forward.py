@@ -191,6 +191,19 @@ def piece_of(long, n_long, s, n, base, first_key):
 
 
 @njit(**INLINE)
+def has_piece(i, n, base, stop_key):
+    """Whether piece i of a segment is there and begins in the task; an empty segment has one piece."""
+    return (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0)
+
+
+@njit(**INLINE)
+def piece_ends(start, n, i):
+    """The first entry of piece i, and the one after its last."""
+    lo = start + i * PIECE
+    return lo, min(start + n, lo + PIECE)
+
+
+@njit(**INLINE)
 def finish(y, M, C, dydp, at, nb, n, stats, m_64, a_64, b_64, k_64, inv_p, q_64, log_a, factor, like):
     """y = M (A / K)^(1/p) n^-q, C = dy/du at u = M and dy/dp of one segment, in float64, rounded once at the end.
 
@@ -281,9 +294,8 @@ def fwd_kernel(args, eps):
                 break
             start, n = ptr[s], ptr[s + 1] - ptr[s]
             i, slot = piece_of(long, n_long, s, n, base, first_key)
-            while (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0):
-                lo = start + i * PIECE
-                hi = min(start + n, lo + PIECE)
+            while has_piece(i, n, base, stop_key):
+                lo, hi = piece_ends(start, n, i)
                 # The extreme of every channel.
                 for d in range(nb):
                     key[d] = least

@@ -46,9 +46,11 @@ from gnpool.ops.cpu.forward import (
     PARTS,
     PIECE,
     entry_weight,
+    has_piece,
     magnitude,
     next_task,
     order_key,
+    piece_ends,
     piece_of,
     row_at,
     span_of,
@@ -242,9 +244,8 @@ def near_kernel(args, eps):
                 break
             start, n = ptr[s], ptr[s + 1] - ptr[s]
             i, slot = piece_of(long, n_long, s, n, base, first_key)
-            while (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0):
-                lo = start + i * PIECE
-                hi = min(start + n, lo + PIECE)
+            while has_piece(i, n, base, stop_key):
+                lo, hi = piece_ends(start, n, i)
                 for d in range(nn):
                     key[d] = least
                 for e in range(lo, hi):

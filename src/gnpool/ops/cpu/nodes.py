@@ -19,9 +19,11 @@ Powers are computed in float64, so that a segment far from G loses no digits.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,assignment"
 
 import numpy as np
+from numba import njit
 
 from gnpool.ops.cpu.arithmetic import (
     BLOCK,
+    INLINE,
     bits,
     cast,
     compiled,
@@ -37,11 +39,12 @@ from gnpool.ops.cpu.arithmetic import (
 from gnpool.ops.cpu.forward import (
     AHEAD,
     PARTS,
-    PIECE,
     RUN,
     finish,
+    has_piece,
     magnitude,
     next_task,
+    piece_ends,
     piece_of,
     removes,
     span_of,
@@ -49,6 +52,16 @@ from gnpool.ops.cpu.forward import (
 from gnpool.ops.form import KEEP, NORM, REMOVE
 
 NONE, ALL, SOME = 0, 1, 2
+
+
+@njit(**INLINE)
+def next_flagged(counter, done, tasks, blocks, flag):
+    """The next task of this thread whose block has flagged channels, its block, and the number of tasks taken."""
+    while True:
+        task = next_task(counter, done)
+        done += 1
+        if task >= tasks or flag[task % blocks] != NONE:
+            return task, task % blocks, done
 
 
 @compiled
@@ -143,13 +156,9 @@ def node_sum_kernel(args, eps):
     last = ptr[S]
     done = np.int64(0)
     while True:
-        task = next_task(counter, done)
-        done += 1
+        task, block, done = next_flagged(counter, done, tasks, blocks, flag)
         if task >= tasks:
             break
-        block = task % blocks
-        if flag[block] == NONE:
-            continue
         some = flag[block] == SOME
         c0 = block * BLOCK
         nb = min(np.int64(BLOCK), D - c0)
@@ -164,9 +173,8 @@ def node_sum_kernel(args, eps):
                 break
             n = ptr[s + 1] - ptr[s]
             i, slot = piece_of(long, n_long, s, n, base, first_key)
-            while (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0):
-                e = ptr[s] + i * PIECE
-                hi = min(ptr[s + 1], e + PIECE)
+            while has_piece(i, n, base, stop_key):
+                e, hi = piece_ends(ptr[s], n, i)
                 for d in range(nb):
                     a_64[d] = 0.0
                     b_64[d] = 0.0
@@ -270,13 +278,9 @@ def node_slope_kernel(args, eps):
     last = t_ptr[N]
     done = np.int64(0)
     while True:
-        task = next_task(counter, done)
-        done += 1
+        task, block, done = next_flagged(counter, done, tasks, blocks, flag)
         if task >= tasks:
             break
-        block = task % blocks
-        if flag[block] == NONE:
-            continue
         some = flag[block] == SOME
         c0 = block * BLOCK
         nb = min(np.int64(BLOCK), D - c0)
@@ -290,9 +294,8 @@ def node_slope_kernel(args, eps):
                 break
             n = t_ptr[j + 1] - t_ptr[j]
             i, slot = piece_of(long, n_long, j, n, base, first_key)
-            while (i * PIECE < n and base + i * PIECE < stop_key) or (n == 0 and i == 0):
-                t = t_ptr[j] + i * PIECE
-                hi = min(t_ptr[j + 1], t + PIECE)
+            while has_piece(i, n, base, stop_key):
+                t, hi = piece_ends(t_ptr[j], n, i)
                 for d in range(nb):
                     a_64[d] = 0.0
                 while t < hi:

@@ -108,11 +108,18 @@ def _add(b_sum, b_lost, b_term):
 
 
 @triton.jit
-def _settle(b_unit, b_W, b_F, b_A, b_S, b_K, b_p, m_d):
-    """m and G of a range from its sums in a unit, F as two numbers; the next unit, and whether it should be tried.
+def _counts(b_K, b_I, b_least, b_most):
+    """The numbers of entries and of infinite ones, and both extremes, over all rows."""
+    return tl.sum(b_K, axis=0), tl.sum(b_I, axis=0), tl.min(b_least, axis=0), tl.max(b_most, axis=0)
+
+
+@triton.jit
+def _settle(b_unit, b_Ws, b_Fs, b_As, b_Ss, b_K, b_p, m_d):
+    """m and G of a range from sums of rows in a unit, F as two numbers; the next unit, and whether it should be tried.
 
     c is an integer and a rest as well, so that its size costs m no digit.
     """
+    b_W, b_F, b_A, b_S = tl.sum(b_Ws, axis=0), tl.sum(b_Fs, axis=0), tl.sum(b_As, axis=0), tl.sum(b_Ss, axis=0)
     b_over = 1.0 / tl.maximum(b_K, 1.0)
     b_whole = tl.floor(b_W * b_over)
     b_rest = (tl.fma(-b_whole, b_K, b_W) + b_F) * b_over
@@ -218,14 +225,8 @@ def mean_range(
                     b_I += tl.where(b_u == float("inf"), 1.0, 0.0)
                     b_least = tl.minimum(b_least, tl.where(tiles[j][1], b_u, float("inf")))
                     b_most = tl.maximum(b_most, tl.where(tiles[j][1], b_u, 0.0))
-            b_count = tl.sum(b_K, axis=0)
-            b_endless = tl.sum(b_I, axis=0)
-            b_low = tl.min(b_least, axis=0)
-            b_high = tl.max(b_most, axis=0)
-            b_m, b_G, b_unit, again = _settle(
-                b_unit, tl.sum(b_W, axis=0), tl.sum(b_F - b_lost, axis=0), tl.sum(b_A, axis=0), tl.sum(b_S, axis=0),
-                b_count, b_p, m_d,
-            )  # fmt: skip
+            b_count, b_endless, b_low, b_high = _counts(b_K, b_I, b_least, b_most)
+            b_m, b_G, b_unit, again = _settle(b_unit, b_W, b_F - b_lost, b_A, b_S, b_count, b_p, m_d)
     return _part(b_m, b_G, b_count, b_low, b_high, b_endless, b_p)
 
 
@@ -270,14 +271,8 @@ def merge_means(parts, start, i_chunk, o_d, m_d, D, b_p, DENORMAL: tl.constexpr,
                 b_I += tl.where(b_u == float("inf"), b_As, 0.0)
                 b_least = tl.minimum(b_least, tl.where(m, b_u, float("inf")))
                 b_most = tl.maximum(b_most, tl.where(m, b_u, 0.0))
-            b_count = tl.sum(b_K, axis=0)
-            b_endless = tl.sum(b_I, axis=0)
-            b_low = tl.min(b_least, axis=0)
-            b_high = tl.max(b_most, axis=0)
-            b_m, b_G, b_unit, again = _settle(
-                b_unit, tl.sum(b_W, axis=0), tl.sum(b_F - b_lost, axis=0), tl.sum(b_A, axis=0), tl.sum(b_S, axis=0),
-                b_count, b_p, m_d,
-            )  # fmt: skip
+            b_count, b_endless, b_low, b_high = _counts(b_K, b_I, b_least, b_most)
+            b_m, b_G, b_unit, again = _settle(b_unit, b_W, b_F - b_lost, b_A, b_S, b_count, b_p, m_d)
     return _part(b_m, b_G, b_count, b_low, b_high, b_endless, b_p)
 
 

@@ -1,17 +1,14 @@
-"""Influence maximisation as data: the graphs, the models, and the amount of work."""
+"""The amount of work of influence maximisation, and what the study consists of."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import itertools
-import json
 from dataclasses import dataclass
 
 from gnpool.display.models import GNP
 from gnpool.influence.labels import PUBLISHED_RUNS, PUBLISHED_SETS
 from gnpool.influence.train import PUBLISHED_EPOCHS
-from gnpool.lab.running.job import Key
+from gnpool.lab.running.job import digest
 from gnpool.lab.table import Scope
 
 TARGETS = ("Extended", "Celebrity", "WannaCry")  # in the order of work
@@ -70,10 +67,14 @@ class InfluenceAmount:
             parts.append(f"{self.nodes} nodes of every graph: the numbers mean nothing")
         return f"{self.preset}: {', '.join(parts)}" if parts else ""
 
+    @property
+    def told(self) -> dict[str, str]:
+        """What the meta data of a unit say about the amount."""
+        return {"preset": self.preset, "notes": self.notes}
+
     def digest(self, *names: str) -> str:
         """The preset and a hash of those of its values that a result depends on."""
-        content = {name: getattr(self, name) for name in names}
-        return f"{self.preset}-{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]}"
+        return f"{self.preset}-{digest({name: getattr(self, name) for name in names})}"
 
 
 LEARNED_WITH = ("sets", "simulations", "epochs", "nodes")
@@ -94,66 +95,3 @@ def amount_of(scope: Scope) -> InfluenceAmount:
     if scope.seeds is not None and scope.seeds < 1:
         raise ValueError(f"'seeds' must be at least 1, got {scope.seeds}")
     return amount if scope.seeds is None else dataclasses.replace(amount, runs=scope.seeds)
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """A model for one target. It learns from the training graphs of the other two, with all probabilities together."""
-
-    target: str
-    model: str
-    run: int
-
-    @property
-    def label(self) -> str:
-        """The label that people see."""
-        return f"{self.target}: MONSTOR with {self.model}, run {self.run}"
-
-    @property
-    def sources(self) -> list[tuple[str, str]]:
-        """Graphs and probabilities to learn from."""
-        graphs = [name for name in sorted(TARGETS) if name != self.target]
-        return [(graph, probability) for graph in graphs for probability in PROBABILITIES]
-
-    @property
-    def stacked(self) -> dict[str, int]:
-        """How many times the model of each probability is applied."""
-        more = 2 if self.target == "Celebrity" else 0
-        return {name: count + (0 if name == "JI" else more) for name, count in STACKED.items()}
-
-    def key(self, amount: InfluenceAmount) -> Key:
-        """The name in the store."""
-        preset = amount.digest(*LEARNED_WITH)
-        return {"table": "influence-training", **dataclasses.asdict(self), "preset": preset}
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Seeds on one graph, chosen by a model or a baseline, and their influence."""
-
-    target: str
-    probability: str
-    model: str
-    run: int
-
-    def key(self, amount: InfluenceAmount) -> Key:
-        """The name in the store."""
-        names = (*CHOSEN_WITH, "sample") if self.model in BASELINES else (*LEARNED_WITH, *CHOSEN_WITH)
-        return {"table": "influence", **dataclasses.asdict(self), "preset": amount.digest(*dict.fromkeys(names))}
-
-
-def lessons(amount: InfluenceAmount) -> list[Lesson]:
-    """Everything to train, in the order of work."""
-    product = itertools.product(range(amount.runs), amount.targets, MODELS)
-    return [Lesson(target, model, run) for run, target, model in product]
-
-
-def choices_of(lesson: Lesson) -> list[Choice]:
-    """The seeds that a trained model chooses."""
-    return [Choice(lesson.target, name, lesson.model, lesson.run) for name in PROBABILITIES]
-
-
-def baseline_choices(amount: InfluenceAmount) -> list[Choice]:
-    """Seeds that are chosen without a model; the choice by degree has no seed of its own, so it is made once."""
-    product = itertools.product(amount.targets, PROBABILITIES, BASELINES, range(amount.runs))
-    return [Choice(t, p, model, run) for t, p, model, run in product if run == 0 or model != "degree"]
