@@ -7,9 +7,10 @@
 A case is one channel: rows drawn in three segments, with its own p and q or growth. "usual" rows lie between
 1e-4 and 1e6, with |p| between 1/4 and 50; "wide" rows lie anywhere in the range of the type, with |p| between 1/20
 and 50. Both have infinite p, too. The exact result has 60 digits. Values are compared if the type can hold them.
-Gradients are compared if the type can hold all results of the channel, unless a max or min has a second entry that is as large up to
-rounding. The error of a value is relative. The error of a gradient in x or in edge weights is relative to the largest
-of the channel, and that in p to its two terms. A test runs a few cases on every backend (tests/ops/test_exact.py).
+Gradients are compared if the type can hold all results of the channel, unless a max or min has a second entry that is
+as large up to rounding. The error of a value is relative. The error of a gradient in x or in edge weights is relative
+to the largest of the channel, and that in p to its two terms. A test runs a few cases on every backend
+(tests/ops/test_exact.py).
 """
 
 from __future__ import annotations
