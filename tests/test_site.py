@@ -163,6 +163,7 @@ def test_the_search_finds_names_and_leaves_sources_out(site: Path) -> None:
         ("![p](figures/growth.png)", "![p](figures/growth.png)"),
         ("[a](#here) [b](https://example.org/x)", "[a](#here) [b](https://example.org/x)"),
         ("`[a](../README.md)` [`b`](../README.md)", "`[a](../README.md)` [`b`](overview.md)"),
+        ("- a\n  - b", "- a\n    - b"),
         ("| 1.2 ± 0.3 % | a b |", "| 1.2\u00a0±\u00a00.3\u00a0% | a b |"),
         ("1. a\n\n   b\n2. c\n3. d", "1. a\n\n    b\n\n2. c\n3. d"),
         ("```text\n[a](../README.md)\n```", "```text\n[a](../README.md)\n```"),

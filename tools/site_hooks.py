@@ -160,7 +160,7 @@ def relinked(text: str, origin: str, page: str) -> str:
         line = LINK.sub(replace, line)
         if line.startswith("|"):
             line = NUMBER.sub("\u00a0", line)
-        line = re.sub(r"^ {3}(?=\S)", " " * 4, line)  # below "1. ", where Python's Markdown wants four
+        line = re.sub(r"^ {2,3}(?=\S)", " " * 4, line)  # below "- " or "1. ", where Python's Markdown wants four
         if number > 1 and re.match(r"\d+\. ", line) and lines[number - 2].startswith(" "):
             line = "\n" + line  # or it would join the paragraph above
         lines[number - 1] = line
