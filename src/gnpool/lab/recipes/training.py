@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,16 @@ class Candidate:
             told = {"variant": self.variant, "setting": run.setting.to_dict(), "seed": run.seed}
             yield {**told, "best": best, "failed": run.failed}
 
+    def choice(self, criterion: str) -> dict[str, Any]:
+        """What the scores say of it if a criterion has chosen it."""
+        return {
+            "variant": self.variant,
+            "setting": self.setting.to_dict(),
+            "validation": self.mean(criterion),
+            "seeds": [run.seed for run in self.runs],
+            "failed": [run.failed if criterion not in run.best else None for run in self.runs],
+        }
+
 
 def train(
     recipe: Recipe,
@@ -69,13 +79,13 @@ def train(
     """
     clock, task, epochs = Stopwatch(checkpoint), recipe.spec, preset.epochs_of(recipe.spec)
     settings, seeds = preset.settings(recipe.space), range(preset.seeds)
-    lessons, validation = recipe.batches("train", preset), recipe.batches("val", preset)
+    training, validation = recipe.batches("train", preset), recipe.batches("val", preset)
     slow = device.type == "cpu" and preset.unit == 1  # for one run, vmap takes twice as long
 
     def fit(variant: int, settings: Sequence[Setting], seeds: Sequence[int], phase: str) -> list[Candidate]:
         found = fit_many(
             lambda: recipe.build(recipe.variants[variant]),
-            lessons,
+            training,
             task.loss,
             settings,
             seeds=seeds,
@@ -108,25 +118,22 @@ def train(
         tried += again
     scores = {
         "runs": [told for candidate in tried for told in candidate.told()],
-        "chosen": {
-            criterion: {
-                "variant": candidate.variant,
-                "setting": candidate.setting.to_dict(),
-                "validation": candidate.mean(criterion),
-                "seeds": list(seeds),
-                "failed": [run.failed if criterion not in run.best else None for run in candidate.runs],
-            }
-            for criterion, candidate in chosen.items()
-        },
+        "chosen": {criterion: candidate.choice(criterion) for criterion, candidate in chosen.items()},
     }
-    tensors: dict[str, Tensor] = {}
+    meta = {**describe_machine(device), "preset": preset.name, "seconds": clock.seconds}
+    return scores, _tensors(chosen), meta
+
+
+def _tensors(chosen: Mapping[str, Candidate]) -> dict[str, Tensor]:
+    """The weights that each criterion chose, and the curves of the runs that the loss chose."""
+    found: dict[str, Tensor] = {}
     for criterion, candidate in chosen.items():
         states = [candidate.fit.state_dict(run, criterion) for run in candidate.runs]
-        tensors |= {f"{criterion}/{name}": torch.stack([state[name] for state in states]) for name in states[0]}
+        found |= {f"{criterion}/{name}": torch.stack([state[name] for state in states]) for name in states[0]}
     best = chosen["loss"]
     for name in ("train", "loss", "metric", *best.fit.watched):
-        tensors[f"curve/{name}"] = best.fit.curve(name)[:, [run.number for run in best.runs]]
-    return scores, tensors, {**describe_machine(device), "preset": preset.name, "seconds": clock.seconds}
+        found[f"curve/{name}"] = best.fit.curve(name)[:, [run.number for run in best.runs]]
+    return found
 
 
 def examine(
