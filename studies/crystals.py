@@ -124,6 +124,8 @@ def study(name: str, seed: int, folder: Path, **options: Any) -> dict[str, Any]:
     seconds = time.monotonic() - began
     errors = [100 * evaluate_items(one, data["test"], relative_error).mean().item() for one in (model, crystal.model)]
     found = {"case": name, "seed": seed, "text": crystal.choice.describe(), "steps": crystal.steps}
+    found |= {"verdict": crystal.verdict, "law": None if crystal.law is None else str(crystal.law)}
+    found |= {"trusted_size": crystal.trusted_size, "tolerance": crystal.certificate.tolerance}
     return found | {"learned": round(errors[0], 5), "error": round(errors[1], 7), "seconds": round(seconds, 1)}
 
 

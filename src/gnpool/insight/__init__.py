@@ -2,7 +2,7 @@
 
 from gnpool.display.poolings import NAMES, Named
 from gnpool.insight.crystal import CrystalAggregation, NamedPooling
-from gnpool.insight.crystallize import Crystal, Trial, crystallize
+from gnpool.insight.crystallize import Certificate, Crystal, Trial, crystallize
 from gnpool.insight.export import export_model
 from gnpool.insight.laws import Finding, Law, find_law
 from gnpool.insight.reading import BranchReading, Reading, read
@@ -10,6 +10,7 @@ from gnpool.insight.reading import BranchReading, Reading, read
 __all__ = [
     "NAMES",
     "BranchReading",
+    "Certificate",
     "Crystal",
     "CrystalAggregation",
     "Finding",
