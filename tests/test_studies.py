@@ -137,6 +137,7 @@ def test_crystals_are_counted_by_their_errors_or_by_what_stayed():
         {**run, "case": "mean of mins, 5 % noise", "text": "aggr: min, readout: mean", "error": 0.9},
     ]
     assert [crystals.right(one) for one in runs] == [True, False, True, False, True]
+    assert [crystals.right({**runs[1], "verdict": verdict}) for verdict in ("approximate", "law")] == [True, False]
     assert tables.crystals_counts(runs).startswith("2 of 3 laws were found. 1 of 2 targets")
     rows = tables.crystals_table(runs).splitlines()[2:]
     assert [row.split(" | ")[0] for row in rows] == [

@@ -281,10 +281,10 @@ def _build(spec: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> torch.nn.M
                     raise ValueError(f"{path!r} is not a linear layer")
                 layer.register_parameter("bias", None)
             for path in spec["selfless"]:
-                owner = model.get_submodule(path)
-                if not getattr(owner, "adds_own", False):
+                adder: Any = model.get_submodule(path)
+                if not getattr(adder, "adds_own", False):
                     raise ValueError(f"{path!r} does not add the value of the node itself")
-                owner.eps = owner.eps if isinstance(owner.eps, Tensor) else -1.0
+                adder.eps = adder.eps if isinstance(adder.eps, Tensor) else -1.0
             for path, size in spec["sizes"].items():
                 _set_size(model.get_submodule(path), path, size)
     except Exception as error:  # constructors may raise anything for the values of a file

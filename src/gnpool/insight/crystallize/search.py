@@ -64,9 +64,9 @@ def crystallize(
 ) -> Crystal:
     r"""Replaces learned poolings by exact ones, refits the rest, and lets held-out graphs decide.
 
-    The reading of the model (:func:`read`, on validation data) proposes named poolings for each GNP layer. Combinations
-    of them are tried by successive halving: with the biases of all linear layers and without, from the learned weights
-    and from fresh ones. Many combinations get a short look, the better ones get longer looks, and the best ones are
+    The laws of the targets (the search of :func:`find_law`) and the reading of the model (:func:`read`, on validation
+    data) propose named poolings for each GNP layer. Combinations of them are tried by successive halving: with the
+    biases of all linear layers and without, from the learned weights and from fresh ones. Many combinations get a short look, the better ones get longer looks, and the best ones are
     also tried with one pooling added or exchanged. The finalists, and the model with its learned GNP, are refitted
     under all settings. One trial *beats* another if under every setting its loss is lower by more than two standard
     errors of the difference, graph by graph, and by more than rounding. **The simplest trial that no other beats is
@@ -75,6 +75,10 @@ def crystallize(
     If graphs differ in size, the search refits on the smaller half of the training graphs and judges on all larger
     training and validation graphs, since a pooling that fits one size by chance does not fit the next. The chosen form
     is then refitted on training and validation graphs together. Test data are never used.
+
+    At last, the trials that the choice does not beat run on larger, grown graphs, which need no labels. The certificate
+    of the crystal says up to which size they agree, whether the errors are noise, whether anything was learned, and the
+    formula, if the network is a law of one or two terms.
 
     Args:
         model (torch.nn.Module): A trained model with GNP layers; it is not changed.
@@ -88,7 +92,7 @@ def crystallize(
             (default: ``1000``)
         batch_size (int, optional): Graphs in a batch, if the data are given as graphs. (default: ``16``)
         trials (int, optional): The budget: how many combinations to start with, nearest first. The looks at one of them
-            take at most about 1,000 steps, and the finalists take about 40 times ``epochs`` passes over the data;
+            take at most about 1,100 steps, and the finalists take about 50 times ``epochs`` passes over the data;
             ``Crystal.steps`` tells how many steps were taken. (default: ``16``)
         final_validation (bool, optional): Whether the chosen form is refitted on validation graphs as well; ``False``
             leaves them for a comparison with other models. (default: ``True``)
@@ -102,7 +106,7 @@ def crystallize(
             that it raises ends the search as Ctrl-C does.
 
     Returns:
-        Crystal: The chosen model (in evaluation mode, on the CPU), all trials, and why it was chosen.
+        Crystal: The chosen model (in evaluation mode, on the CPU), all trials, why it was chosen, and its certificate.
 
     Example:
         >>> import torch
@@ -125,6 +129,8 @@ def crystallize(
         >>> crystal = crystallize(Net(), sets[::2], sets[1::2], squared, epochs=5, trials=4)
         >>> crystal.choice.describe()
         'pool: sum'
+        >>> crystal.verdict, str(crystal.law), crystal.trusted_size
+        ('law', 'y = sum_i(x_i)', 128)
         >>> print(f"{crystal.model(torch.ones(1000, 1), torch.tensor([0, 1000])).item():.0f}")
         1000
     """
