@@ -66,11 +66,12 @@ def crystallize(
 
     The laws of the targets (the search of :func:`find_law`) and the reading of the model (:func:`read`, on validation
     data) propose named poolings for each GNP layer. Combinations of them are tried by successive halving: with the
-    biases of all linear layers and without, from the learned weights and from fresh ones. Many combinations get a short look, the better ones get longer looks, and the best ones are
-    also tried with one pooling added or exchanged. The finalists, and the model with its learned GNP, are refitted
-    under all settings. One trial *beats* another if under every setting its loss is lower by more than two standard
-    errors of the difference, graph by graph, and by more than rounding. **The simplest trial that no other beats is
-    chosen.** If that is the learned GNP, the model stays as it was given.
+    biases of all linear layers and without, from the learned weights and from fresh ones. Many combinations get a short
+    look, the better ones get longer looks, and the best ones are also tried with one pooling added or exchanged. The
+    finalists, and the model with its learned GNP, are refitted under all settings. One trial *beats* another if under
+    every setting its loss is lower by more than two standard errors of the difference, graph by graph, and by more than
+    rounding. **The simplest trial that no other beats is chosen.** If that is the learned GNP, the model stays as it
+    was given.
 
     If graphs differ in size, the search refits on the smaller half of the training graphs and judges on all larger
     training and validation graphs, since a pooling that fits one size by chance does not fit the next. The chosen form
