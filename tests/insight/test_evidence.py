@@ -100,6 +100,10 @@ def test_data_or_losses_of_other_kinds_say_nothing():
         evidence_of(model, graphs, lambda said, batch: likelihood(said, (batch.y > 1).to(said), reduction="none"))
         is None
     )
+    assert (
+        evidence_of(model, [*graphs, Data(x=torch.ones(5001, 1), edge_index=graphs[0].edge_index, y=graphs[0].y)])
+        is None
+    )
     for graph in graphs:
         graph.edge_weight = torch.ones(graph.edge_index.size(1))
     assert evidence_of(model, graphs) is None

@@ -30,6 +30,8 @@ from gnpool.training.batches import EDGES, TRANSPOSE
 from gnpool.training.program import Forward, Loss
 
 ROWS = {"graph": 500, "set": 500, "node": 1500}  # targets that are looked at
+LARGEST = 5000  # with a graph of more nodes, computing all terms would take too long and too much memory
+MOST_NODES = 100_000  # of all graphs that are looked at
 LAWS = 3  # laws of the targets that are proposed
 SAME = 1e-4  # relative difference up to which a formula is what a network computes
 FACTOR = 4  # on graphs so much larger, too
@@ -63,10 +65,13 @@ class Evidence:
         classes = _of_classes(data, model, loss, call)
         if classes is None:
             return None
+        if not 1 <= int(data.nodes.min()) <= int(data.nodes.max()) <= LARGEST:
+            return None
         level: Level = "node" if y.numel() != count else "graph" if data.has_edges else "set"
         if level == "node":
             count = min(count, 1 + int((data.nodes.cumsum(0) < ROWS[level]).sum()))
-        data = data.select(torch.arange(min(count, ROWS[level]), device="cpu"))
+        count = min(count, ROWS[level], int((data.nodes.cumsum(0) <= MOST_NODES).sum()))
+        data = data.select(torch.arange(count, device="cpu"))
         values = data.values["y"].double().flatten().numpy()
         known = values.min() >= 0 and values.max() < MOST_CLASSES if classes else True
         if len(values) < LEAST or not np.isfinite(values).all() or not known:

@@ -152,29 +152,27 @@ def crystallize(
     finalists = search.looks()
     refitted = search.finals([*finalists, replace(given, stage="refitted")])
     best, reason = judge.choose(refitted)
-    choice, state = best, {}
-    something = any(judge.learned_something(one) for one in (judge.given[None], *(one.losses for one in refitted)))
-    if not something:
-        choice, reason = given, "no trial is better than the best constant; the model stays as it was given"
-    elif best.learned:
-        choice, reason = given, f"no named pooling is as good ({reason}); the model stays as it was given"
-    elif (found := _finished(refits, best, train, validation, final_validation)) is not None:
-        state = found
+    choice, certificate = given, Certificate("nothing")
+    chosen = copy.deepcopy(model)
+    if not any(judge.learned_something(one) for one in (judge.given[None], *(one.losses for one in refitted))):
+        reason = "no trial is better than the best constant; the model stays as it was given"
     else:
-        choice, reason = given, f"on validation graphs, {best.describe()} is no better than the model as given"
-    chosen = seeded(functools.partial(replaced, model, choice.poolings, choice.biases, choice.own), 0)
-    if state:
-        chosen.load_state_dict(state)
-    chosen = chosen.cpu().eval()
-    certificate = Certificate("nothing")
-    if something:
+        finished = None if best.learned else _finished(refits, best, train, validation, final_validation)
+        if finished is not None:
+            choice, chosen = best, seeded(functools.partial(refits.made, replace(best, state=finished)), 0)
+        elif best.learned:
+            reason = f"no named pooling is as good ({reason}); the model stays as it was given"
+        else:
+            reason = f"on validation graphs, {best.describe()} is no better than the model as given"
         evidence = Evidence.of(everything(train, validation), model, loss, call)
-        rivals = [one for one in refitted if one is not best and one.state and not judge.beats(best, one)]
-        certificate = _certified(evidence, refits, chosen, choice, [best, *rivals])
+        alike = [best, *(one for one in refitted if one is not best and one.state and not judge.beats(best, one))]
+        certificate = _certified(evidence, refits, chosen, choice, alike)
     done = {(trial.combination, trial.fresh) for trial in refitted}
     rest = [trial for trial in search.seen.values() if (trial.combination, trial.fresh) not in done]
     tried = (given, *refitted, *sorted(rest, key=lambda trial: trial.loss))
-    return Crystal(chosen, tried, choice, reason, reading, data.words, judge.constant, refits.steps, certificate)
+    return Crystal(
+        chosen.cpu().eval(), tried, choice, reason, reading, data.words, judge.constant, refits.steps, certificate
+    )
 
 
 def _laws(evidence: Evidence | None, model: torch.nn.Module) -> list[tuple[Poolings, bool]]:
