@@ -69,13 +69,10 @@ CASES = {
 
 
 def right(run: dict[str, Any]) -> bool:
-    """Whether the same function was found on large graphs or, for a case outside, nothing was taken for a law.
-
-    Runs of method 3 have no verdict; there the learned poolings had to be kept.
-    """
+    """Whether the same function was found on large graphs or, for a case outside, nothing was taken for a law."""
     case = CASES[run["case"]]
     if not case.inside:
-        return bool(run["verdict"] == "approximate") if "verdict" in run else "learned GNP" in run["text"]
+        return bool(run["verdict"] == "approximate")
     return bool(run["error"] <= (EXACT_NOISY if case.noise else EXACT))
 
 

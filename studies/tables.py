@@ -352,7 +352,7 @@ def crystals_table(runs: list[dict[str, Any]]) -> str:
     rows = []
     for run in sorted(runs, key=lambda run: (list(crystals.CASES).index(run["case"]), run["seed"])):
         text = run["text"].replace("learned GNP", "learned")
-        cells = [f"{run['learned']:.2g} %", text, crystals.shown(run), f"{run['steps']:,}", run.get("verdict", "-")]
+        cells = [f"{run['learned']:.2g} %", text, crystals.shown(run), f"{run['steps']:,}", run["verdict"]]
         rows.append([crystals.CASES[run["case"]].text, *cells])
     return table(["target", "learned network", "crystallized to", "crystallized network", "steps", "verdict"], rows)
 
