@@ -358,19 +358,19 @@ def crystals_table(runs: list[dict[str, Any]]) -> str:
     rows = []
     for run in sorted(runs, key=lambda run: (list(crystals.CASES).index(run["case"]), run["seed"])):
         text = run["text"].replace("learned GNP", "learned")
-        cells = [f"{run['learned']:.2g} %", text, crystals.shown(run), f"{run['steps']:,}"]
+        cells = [f"{run['learned']:.2g} %", text, crystals.shown(run), f"{run['steps']:,}", run["verdict"]]
         rows.append([crystals.CASES[run["case"]].text, *cells])
-    return table(["target", "learned network", "crystallized to", "crystallized network", "steps"], rows)
+    return table(["target", "learned network", "crystallized to", "crystallized network", "steps", "verdict"], rows)
 
 
 def crystals_counts(runs: list[dict[str, Any]]) -> str:
-    """How many laws were found, and how often a target without a law kept its learned poolings."""
+    """How many laws were found, and how often a target without a law was not taken for one."""
     inside = [run for run in runs if crystals.CASES[run["case"]].inside]
     outside = [run for run in runs if not crystals.CASES[run["case"]].inside]
-    found, kept = (sum(map(crystals.right, part)) for part in (inside, outside))
+    found, wrong = sum(map(crystals.right, inside)), len(outside) - sum(map(crystals.right, outside))
     return (
-        f"`crystallize` found {found} of {len(inside)} laws. {kept} of {len(outside)} targets that no named pooling "
-        "expresses kept their learned poolings."
+        f"`crystallize` found {found} of {len(inside)} laws. No named pooling expresses {len(outside)} further targets; "
+        f"it called {wrong} of them a law."
     )
 
 

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.utils import scatter
 
 from gnpool import GNPAggregation, norm_pool
-from gnpool.display.poolings import JOINED
+from gnpool.display.poolings import JOINED, LATTICE
 from gnpool.insight import NAMES, CrystalAggregation, NamedPooling
 from gnpool.insight.plain import functions, pooling_class, pooling_state
 
@@ -15,7 +15,7 @@ INDEX = torch.tensor([0, 0, 0, 2, 2, 3])
 POSITIVE = torch.tensor([[1.0, 2.0], [2.0, 4.0], [4.0, 0.5], [3.0, 3.0], [5.0, 1.0], [7.0, 6.0]], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("named", NAMES, ids=str)
+@pytest.mark.parametrize("named", [*NAMES, *LATTICE], ids=str)
 def test_equals_the_operator_on_positive_rows(named):
     x = POSITIVE.clone().requires_grad_()
     y = NamedPooling(named.name)(x, INDEX, dim_size=4)
@@ -45,7 +45,7 @@ def test_values_with_a_zero(name, expected):
     assert y.item() == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("named", NAMES, ids=str)
+@pytest.mark.parametrize("named", [*NAMES, *LATTICE], ids=str)
 def test_zeros_and_empty_segments_have_finite_gradients(named):
     x = torch.zeros(3, 2, requires_grad=True)
     y = NamedPooling(named.name)(x, torch.tensor([0, 0, 2]), dim_size=4)
@@ -72,7 +72,7 @@ def test_a_layer_keeps_the_channels_and_the_columns_of_its_branches(coordinates,
     assert repr(one) == "CrystalAggregation(5, harmonic sum[2:5])"
 
 
-@pytest.mark.parametrize("named", NAMES, ids=str)
+@pytest.mark.parametrize("named", [*NAMES, *LATTICE], ids=str)
 def test_one_branch_becomes_any_name_over_all_channels(named):
     torch.manual_seed(0)
     layer = GNPAggregation(2, bias=True).double()
@@ -116,7 +116,7 @@ def test_an_empty_segment_has_what_the_joined_element_gives(name, alone):
     torch.autograd.gradcheck(lambda x: NamedPooling(name)(x, INDEX, dim_size=4), x)
 
 
-@pytest.mark.parametrize("named", [*NAMES, *JOINED.values()], ids=str)
+@pytest.mark.parametrize("named", [*NAMES, *JOINED.values(), *LATTICE[:3]], ids=str)
 def test_vmap(named):
     x = torch.rand(3, 6, 2)
     pool = NamedPooling(named.name)

@@ -40,7 +40,7 @@ def test_harmonic_becomes_exact():
     crystal = crystallize(model, Batches(train, 16, sorted_edges=True), validation, task.loss, epochs=12, trials=8)
     assert crystal.choice.poolings == {"aggr": {"positive": "sum"}, "readout": {"negative": "harmonic sum"}}
     assert "aggr: sum, readout: harmonic sum" in str(crystal).splitlines()[-1]
-    assert len(str(crystal).splitlines()) <= 16  # however many were tried
+    assert len(str(crystal).splitlines()) <= 17  # however many were tried
     for structure in ("er", "tree", "ladder"):
         test = Batches(task.dataset("test", count=20, structure=structure), 20, seed=None)
         assert evaluate_items(crystal.model, test, task.metric).mean() < 0.1, structure
@@ -311,10 +311,10 @@ def test_it_says_who_judged_and_what_was_spent():
 
 @pytest.mark.parametrize("final_validation", [True, False])
 def test_the_chosen_form_learns_from_all_that_it_may(final_validation):
-    """Labels for validation are twice those for training; the model ends between them only if it trains on both."""
-    train, validation = drawn(torch.sum, 40, 0), drawn(lambda x: 2 * x.sum(), 40, 1)
+    """Labels for validation are a fifth larger than those for training; a model that trains on both ends between."""
+    train, validation = drawn(torch.sum, 40, 0), drawn(lambda x: 1.2 * x.sum(), 40, 1)
     options = {"epochs": 40, "trials": 4, "settings": [Setting(lr=1e-2, optimizer="adam")], "batch_size": 20}
     crystal = crystallize(OnePlace(), train, validation, squared, final_validation=final_validation, **options)
     assert crystal.choice.poolings == {"pool": {"one": "sum"}}
     answer = crystal.model(torch.full((10, 1), 0.5), torch.tensor([0, 10])).item()
-    assert (answer > 6.0) is final_validation
+    assert (answer > 5.2) is final_validation

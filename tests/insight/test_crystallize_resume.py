@@ -136,12 +136,12 @@ def test_of_a_finished_search_refits_nothing(undisturbed, spared):
     assert spared < undisturbed[0].losses / 4
 
 
-def test_another_model_begins_anew(tmp_path, undisturbed):
+def test_another_model_begins_anew(tmp_path):
     """A model of the same shapes with other weights."""
     Search()(tmp_path)
-    other = Search()
-    assert_same(other(tmp_path, model=network(1)), Search()(model=network(1)))
-    assert other.losses == undisturbed[0].losses
+    other, alone = Search(), Search()
+    assert_same(other(tmp_path, model=network(1)), alone(model=network(1)))
+    assert other.losses == alone.losses
 
 
 def test_another_search_is_refused(tmp_path):

@@ -116,6 +116,18 @@ MODELS = {
     "learned growth": (growth_net, {}, "power_mean_pool"),
     "geometric": (lambda: replaced(growth_net(), {"aggr": {"one": "geometric mean"}}), {}, "geometric_mean_pool"),
     "GIN": (lambda: GraphNet(1, "mean", hidden=6, form="gin", eps=0.5, activation="elu"), {}, "mean_pool"),
+    "GIN, without the node": (
+        lambda: replaced(GraphNet(1, "gnpg", hidden=6, form="gin"), {"aggr": {"one": "max"}}, own=False),
+        {},
+        "max_pool",
+    ),
+    "lattice": (
+        lambda: replaced(
+            growth_net(), {"aggr": {"one": "n^(1/2) cubic mean"}, "readout": {"one": "L3 norm and n^-1 max"}}
+        ),
+        {},
+        "size_power",
+    ),
     "nodes": (node_net, {"channels": 2, "weights": True}, "min_pool"),
     "nodes, GIN": (lambda: node_net(form="gin", eps=0.5), {"channels": 2, "weights": True}, "min_pool"),
     "nodes, GIN, no weights": (lambda: NodeNet(2, "max", form="gin", layers=2), {"channels": 2}, "max_pool"),

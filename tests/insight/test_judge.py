@@ -87,6 +87,17 @@ def test_what_beats(one, other, beats):
     assert not (beats and found.beats(other, one))
 
 
+def test_a_constant_is_a_bar_for_learning_something():
+    found = judge()
+    rows = torch.stack([found.constant_losses, found.constant_losses])
+    assert found.constant_losses.mean().item() == pytest.approx(found.constant)
+    assert not found.learned_something(rows)
+    assert found.learned_something(rows - 1.0)
+    assert not found.learned_something(rows - 1.0 + torch.tensor([[0.0], [2.0]]))  # under one setting of two
+    assert not found.learned_something(rows - 0.1 + NOISE)  # within chance
+    assert not found.learned_something(rows + torch.inf)
+
+
 @pytest.mark.parametrize(
     ("trials", "chosen"),
     [

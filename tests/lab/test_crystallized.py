@@ -50,7 +50,7 @@ def record_of(store: Store, recipe: Recipe) -> Record:
 def test_the_key_says_what_it_was_made_from() -> None:
     learned, star = HARMONIC.key(PAPER, "all"), crystallized(HARMONIC).key(PAPER, "all")
     assert learned["preset"] == "paper-1fe8bd5f"  # of units that exist: it must never change
-    assert star == {**learned, "table": "crystal", "model": "gnp*", "method": 3}
+    assert star == {**learned, "table": "crystal", "model": "gnp*", "method": 4}
     assert crystallized(HARMONIC).base == HARMONIC
     score = Exam().key(star, PAPER, HARMONIC.spec)
     assert score["table"] == "score"
@@ -60,7 +60,7 @@ def test_the_key_says_what_it_was_made_from() -> None:
 def test_what_earlier_ways_of_crystallizing_made_is_found(tmp_path: Path) -> None:
     store, newest = Store(tmp_path), crystallized(HARMONIC)
     assert as_stored(newest, store, SMOKE, "all") == newest
-    for method in (1, 2, 3):
+    for method in (1, 2, 3, 4):
         store.put(newest.key(SMOKE, "all") | {"method": method}, scores={}, tensors={}, meta={})
         found = as_stored(newest, store, SMOKE, "all")
         assert found.method == method

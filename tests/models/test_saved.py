@@ -168,6 +168,10 @@ DAMAGE = {
         lambda f: edit(f, lambda d: d["spec"].update(unbiased=["pool"])),
         "'pool' is not a linear layer",
     ),
+    "no value of its own": (
+        lambda f: edit(f, lambda d: d["spec"].update(selfless=["pool"])),
+        "'pool' does not add the value of the node itself",
+    ),
     "no folder": (lambda f: [p.unlink() for p in f.iterdir()] and f.rmdir(), "there is no such folder"),
     "no description": (lambda f: (f / "model.json").unlink(), "there is no saved model, that is, no model.json"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), r"model.safetensors: it cannot be read"),

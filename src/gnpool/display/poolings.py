@@ -66,15 +66,56 @@ JOINED = {
 }
 # The geometric mean comes last in rank, so that the other ranks stay as they were when the record was made.
 NAMES = (*PLAIN, Named("geometric mean", 0.0, 0.0, len(PLAIN) + len(JOINED)))
-BY_NAME = {named.name: named for named in (*NAMES, *JOINED.values())}
+MEANS = {
+    1.0: "mean", 2.0: "root mean square", 3.0: "cubic mean", 0.0: "geometric mean", -1.0: "harmonic mean",
+    math.inf: "max", -math.inf: "min",
+}  # fmt: skip
+"""The name of each power mean, which has growth 0."""
+GROWTHS = {1.0: "n", 0.5: "n^(1/2)", -0.5: "n^(-1/2)", -1.0: "n^-1"}
+L3 = "L3 norm"
+
+
+def _lattice() -> tuple[Named, ...]:
+    """The points of the lattice of p and the growth that :data:`NAMES` lacks, and the norm of p = 3."""
+    known = {(named.p, named.growth) for named in NAMES}
+    points = [("cubic mean", 3.0, 0.0), (L3, 3.0, 1 / 3)]
+    points += [(f"{power} {mean}", p, growth) for p, mean in MEANS.items() for growth, power in GROWTHS.items()]
+    free = [(name, p, growth) for name, p, growth in points if (p, growth) not in known]
+    return tuple(Named(name, p, growth, len(NAMES) + len(JOINED) + k) for k, (name, p, growth) in enumerate(free))
+
+
+# A reading does not use these names; crystals do.
+LATTICE = _lattice()
+BY_NAME = {named.name: named for named in (*NAMES, *JOINED.values(), *LATTICE)}
+BY_POINT = {(named.p, named.growth): named for named in (*NAMES, *LATTICE)}
+
+
+def adjacent(name: str) -> list[Named]:
+    """The points of the lattice one step away: the next p, or the next growth.
+
+    Example:
+        >>> from gnpool.display.poolings import adjacent
+        >>> [named.name for named in adjacent("L2 norm")]
+        ['n^(1/2) mean', 'n^(1/2) cubic mean', 'root mean square', 'n root mean square']
+    """
+    here = BY_NAME[name]
+    powers, growths = sorted(MEANS), sorted([0.0, *GROWTHS])
+    if name in {one.name for one in JOINED.values()} or here.growth not in growths:
+        return []
+    row, column = powers.index(here.p), growths.index(here.growth)
+    steps = [(row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)]
+    inside = [(r, c) for r, c in steps if 0 <= r < len(powers) and 0 <= c < len(growths)]
+    return [BY_POINT[powers[r], growths[c]] for r, c in inside]
 
 
 def of_branch(branch: str) -> tuple[Named, ...]:
     """The names that a branch can get: those with its sign of p, or all of them for a branch of any sign."""
-    if branch == "one":
-        return NAMES
-    sign = 1 if branch == "positive" else -1
-    return tuple(named for named in NAMES if named.p * sign > 0)
+    return tuple(named for named in NAMES if in_branch(named.p, branch))
+
+
+def in_branch(p: float, branch: str) -> bool:
+    """Whether a branch can have this p: any in the branch ``"one"``, otherwise its sign decides."""
+    return branch == "one" or p * (1 if branch == "positive" else -1) > 0
 
 
 def across(p: float) -> float:

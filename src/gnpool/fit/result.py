@@ -103,6 +103,8 @@ def result_dict(study: Study, found: Answer) -> dict[str, Any]:
         else {
             "choice": study.crystal.choice.describe(),
             "reason": study.crystal.reason,
+            "verdict": study.crystal.verdict,
+            "certificate": str(study.crystal.certificate or ""),
             "table": str(study.crystal),
             "reading": str(study.crystal.reading),
         },

@@ -3,7 +3,7 @@
 from gnpool.display.poolings import NAMES, Named
 from gnpool.insight.crystal import CrystalAggregation, NamedPooling
 from gnpool.insight.crystallize.search import crystallize
-from gnpool.insight.crystallize.trial import Crystal, Trial
+from gnpool.insight.crystallize.trial import Certificate, Crystal, Trial
 from gnpool.insight.export import export_model
 from gnpool.insight.laws.finding import Finding, find_law
 from gnpool.insight.laws.law import Law
@@ -12,6 +12,7 @@ from gnpool.insight.reading import BranchReading, Reading, read
 __all__ = [
     "NAMES",
     "BranchReading",
+    "Certificate",
     "Crystal",
     "CrystalAggregation",
     "Finding",

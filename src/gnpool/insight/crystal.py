@@ -9,11 +9,12 @@ from torch import Tensor
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.utils import scatter
 
-from gnpool.display.poolings import BY_NAME
+from gnpool.display.poolings import BY_NAME, LATTICE, MEANS
 from gnpool.insight.probe import branches_of
 from gnpool.nn import GNPAggregation
 
 AND = " and "  # separates two poolings of one branch
+POWERED = {named.name: MEANS[named.p] for named in LATTICE if named.growth}  # names that are n^growth times a mean
 
 
 def names_in(text: str) -> tuple[str, ...]:
@@ -37,7 +38,8 @@ class NamedPooling(Aggregation):
 
     sum, mean, max and min are PyG's, so that a zero counts for the minimum. The harmonic poolings leave zeros out,
     :math:`1 / \sum_{x > 0} 1/x`, and are 0 if nothing is left. The geometric mean is :math:`\exp` of the mean of
-    :math:`\log x`, and a zero makes it 0. Two poolings add one element to the set first: "mean with a 0" is
+    :math:`\log x`, and a zero makes it 0. The other points of the lattice of p and the growth are a power of n times a
+    mean, such as ``"n^(1/2) mean"``. Two poolings add one element to the set first: "mean with a 0" is
     :math:`\sum x / (n + 1)`, and "harmonic sum with a 1" is :math:`1 / (1 + \sum_{x > 0} 1/x)`. An empty segment gives
     0, or the value of the added element.
 
@@ -65,26 +67,34 @@ class NamedPooling(Aggregation):
         dim: int = -2,
     ) -> Tensor:
         index, dim_size = _segments(index, ptr, dim_size, x.size(dim))
-        if self.name in ("sum", "mean", "max", "min"):
-            return self.reduce(x, index, None, dim_size, dim, reduce=self.name)
-        if self.name in ("L2 norm", "root mean square"):
-            reduce = "sum" if self.name == "L2 norm" else "mean"
-            return _sqrt(self.reduce(x.square(), index, None, dim_size, dim, reduce=reduce))
-        if self.name == "mean with a 0":
+        if self.name not in POWERED:
+            return self._pool(self.name, x, index, dim_size, dim)
+        n = self.reduce(torch.ones_like(x), index, None, dim_size, dim, reduce="sum").clamp(min=1.0)
+        return n ** BY_NAME[self.name].growth * self._pool(POWERED[self.name], x, index, dim_size, dim)
+
+    def _pool(self, name: str, x: Tensor, index: Tensor | None, dim_size: int | None, dim: int) -> Tensor:
+        if name in ("sum", "mean", "max", "min"):
+            return self.reduce(x, index, None, dim_size, dim, reduce=name)
+        if name in ("L2 norm", "root mean square"):
+            reduce = "sum" if name == "L2 norm" else "mean"
+            return _root(self.reduce(x.square(), index, None, dim_size, dim, reduce=reduce), 2)
+        if name == "cubic mean":
+            return _root(self.reduce(x**3, index, None, dim_size, dim, reduce="mean"), 3)
+        if name == "mean with a 0":
             total = self.reduce(x, index, None, dim_size, dim, reduce="sum")
             return total / (1 + self.reduce(torch.ones_like(x), index, None, dim_size, dim, reduce="sum"))
         present = x > 0
-        if self.name == "geometric mean":
+        if name == "geometric mean":
             logs = self.reduce(torch.where(present, x, 1.0).log(), index, None, dim_size, dim, reduce="mean")
             least = self.reduce(x, index, None, dim_size, dim, reduce="min")  # 0 for an empty segment too
             return torch.where(least > 0, logs.exp(), 0.0)
         inverse = torch.where(present, 1 / torch.where(present, x, 1.0), 0.0)
         total = self.reduce(inverse, index, None, dim_size, dim, reduce="sum")
-        if self.name == "harmonic sum with a 1":
+        if name == "harmonic sum with a 1":
             return 1 / (1 + total)
         some = total > 0
         y = torch.where(some, 1 / torch.where(some, total, 1.0), 0.0)
-        if self.name == "harmonic mean":
+        if name == "harmonic mean":
             y = y * self.reduce(torch.ones_like(x), index, None, dim_size, dim, reduce="sum")
         return y
 
@@ -178,10 +188,10 @@ class CrystalAggregation(NeighborAggregation):
             biased, weight = bias and layer.mix.bias is not None, layer.mix.weight
             mix = torch.nn.Linear(len(columns), len(weight), biased, device="meta")  # draws no weights
             shares = [len(names_in(names[p.name])) for p, _ in kept for _ in range(p.outputs.start, p.outputs.stop)]
-            factor = 1.0 / torch.tensor(shares, device=weight.device)
+            factor = 1.0 / torch.tensor(shares, dtype=torch.float64, device=weight.device)
             if layer.coordinates == "growth":
                 growth = [BY_NAME[name].growth for start, stop, name in parts for _ in range(start, stop)]
-                factor = factor * torch.tensor([layer.size**-value for value in growth], device=weight.device)
+                factor = factor * factor.new_tensor([layer.size**-value for value in growth])
             mix.weight = torch.nn.Parameter((weight[:, columns] * factor.to(weight)).detach())
             if biased:
                 mix.bias = torch.nn.Parameter(layer.mix.bias.detach().clone())
@@ -220,7 +230,8 @@ def _segments(
     return torch.repeat_interleave(places, sizes, output_size=rows), len(sizes)
 
 
-def _sqrt(x: Tensor) -> Tensor:
-    """The square root, with derivative 0 at 0."""
+def _root(x: Tensor, order: int) -> Tensor:
+    """The square or cube root, with derivative 0 at 0."""
     positive = x > 0
-    return torch.where(positive, torch.where(positive, x, 1.0).sqrt(), 0.0)
+    inside = torch.where(positive, x, 1.0)
+    return torch.where(positive, inside.sqrt() if order == 2 else inside ** (1 / order), 0.0)

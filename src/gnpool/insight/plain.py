@@ -12,13 +12,14 @@ import torch
 from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, MinAggregation, SumAggregation
 
 from gnpool.display.poolings import BY_NAME
-from gnpool.insight.crystal import CrystalAggregation
+from gnpool.insight.crystal import POWERED, CrystalAggregation
 from gnpool.insight.probe import branches_of, curve_name
 from gnpool.nn import GNPAggregation
 
 PYG = {SumAggregation: "sum", MeanAggregation: "mean", MaxAggregation: "max", MinAggregation: "min"}
 SMALL_P = 1e-9
-FUNCTION = {name: name.lower().replace(" ", "_") + "_pool" for name in BY_NAME}
+FUNCTION = {name: name.lower().replace(" ", "_") + "_pool" for name in BY_NAME if name not in POWERED}
+POWER = "power of the size"
 
 # Source of the poolings by name: rows x (N, D), the segment of each (N,), and the number of segments.
 POOLINGS = {
@@ -52,6 +53,15 @@ def l2_norm_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
 def root_mean_square_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
     return scatter(x.square(), index, dim=0, dim_size=size, reduce="mean").sqrt()
 """,
+    "cubic mean": """
+def cubic_mean_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
+    return scatter(x**3, index, dim=0, dim_size=size, reduce="mean") ** (1 / 3)
+""",
+    POWER: '''
+def size_power(x: Tensor, index: Tensor, size: int, growth: float) -> Tensor:
+    """n^growth, where n is the number of rows of each segment."""
+    return scatter(torch.ones_like(x), index, dim=0, dim_size=size, reduce="sum").clamp(min=1.0) ** growth
+''',
     "geometric mean": '''
 def geometric_mean_pool(x: Tensor, index: Tensor, size: int) -> Tensor:
     """exp of the mean of log x; 0 where a row is 0."""
@@ -126,12 +136,9 @@ def pooling_class(name: str, layer: Any) -> tuple[str, list[str]]:
         return _module(name, f"The {kind}.", [], body), [kind]
     if isinstance(layer, CrystalAggregation):
         given: list[Any] = layer.parts
-        parts = [
-            (int(start), int(stop), f"{FUNCTION[kind]}(x[:, {int(start)}:{int(stop)}], index, size)", str(kind))
-            for start, stop, kind in given
-        ]
+        parts = [(int(start), int(stop), _call(kind, int(start), int(stop)), str(kind)) for start, stop, kind in given]
         words = "; ".join(f"{kind} of channels {start} to {stop - 1}" for start, stop, _, kind in parts)
-        needs = [kind for *_, kind in parts]
+        needs = [need for *_, kind in parts for need in ((POWERED[kind], POWER) if kind in POWERED else (kind,))]
     elif type(layer).__name__ in ("GNPAggregation", "StudyGNPAggregation") and getattr(layer, "mask", None) is None:
         growing = layer.coordinates == "growth"
         function, size = ("power_mean_pool", "growth") if growing else ("norm_pool", "q")
@@ -161,6 +168,14 @@ def pooling_class(name: str, layer: Any) -> tuple[str, list[str]]:
         body += ["            ],", "            dim=-1,", "        )"]
     body.append("        return y" if layer.mix is None else "        return self.mix(y)")
     return _module(name, f"{words[0].upper()}{words[1:]}.", setup, body), needs
+
+
+def _call(kind: str, start: int, stop: int) -> str:
+    """The call of a pooling of some channels."""
+    rows = f"(x[:, {start}:{stop}], index, size"
+    if kind in POWERED:
+        return f"{FUNCTION[POWERED[kind]]}{rows}) * size_power{rows}, {BY_NAME[kind].growth!r})"
+    return f"{FUNCTION[kind]}{rows})"
 
 
 def pooling_state(layer: Any) -> dict[str, torch.Tensor]:

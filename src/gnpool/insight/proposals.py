@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from gnpool.display.poolings import JOINED, of_branch
+from gnpool.display.poolings import JOINED, adjacent, in_branch, of_branch
 from gnpool.insight.crystal import names_in, together
 from gnpool.insight.reading import BranchReading, Reading
 
@@ -41,7 +41,7 @@ def combinations(reading: Reading) -> Iterator[Poolings]:
 
 
 def neighbours(poolings: Poolings, branches: Mapping[str, Sequence[str]]) -> Iterator[Poolings]:
-    """The combinations one step away: one pooling is added, then one is exchanged, then one of two is dropped.
+    """The combinations one step away: one pooling is added, moved on the lattice, exchanged, or dropped beside another.
 
     ``branches`` names the branches of each layer. Layers that stay learned are not changed.
     """
@@ -50,11 +50,13 @@ def neighbours(poolings: Poolings, branches: Mapping[str, Sequence[str]]) -> Ite
         here = names_in(poolings[layer][branch]) if branch in poolings[layer] else ()
         if sum(len(names_in(text)) for text in poolings[layer].values()) == 1:
             yield from (_with(poolings, layer, branch, (*here, name)) for name in _possible(branch) if name not in here)
-    for layer, branch in places:
-        here = names_in(poolings[layer].get(branch, "")) if branch in poolings[layer] else ()
-        for old, name in itertools.product(here, _possible(branch)):
-            if name not in here:
-                yield _with(poolings, layer, branch, tuple(name if one == old else one for one in here))
+    for others in (_steps, lambda branch, _: _possible(branch)):
+        for layer, branch in places:
+            here = names_in(poolings[layer][branch]) if branch in poolings[layer] else ()
+            for old in here:
+                for name in others(branch, old):
+                    if name not in here:
+                        yield _with(poolings, layer, branch, tuple(name if one == old else one for one in here))
     for layer, branch in places:
         here = names_in(poolings[layer][branch]) if branch in poolings[layer] else ()
         if sum(len(names_in(text)) for text in poolings[layer].values()) == 2:
@@ -81,6 +83,12 @@ def _possible(branch: str) -> list[str]:
     """The names that a branch can get, including those that add an element."""
     known = of_branch(branch)
     return [named.name for named in (*known, *(JOINED[one.name] for one in known if one.name in JOINED))]
+
+
+def _steps(branch: str, name: str) -> list[str]:
+    """The points of the lattice beside a pooling that have no name of their own."""
+    named = _possible(branch)
+    return [one.name for one in adjacent(name) if one.name not in named and in_branch(one.p, branch)]
 
 
 def _alike(options: list[list[Option]]) -> list[tuple[Option, ...]]:

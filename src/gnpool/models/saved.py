@@ -29,6 +29,7 @@ from gnpool.store.regular import read_regular
 FORMAT = 1
 DESCRIPTION, WEIGHTS = "model.json", "model.safetensors"
 CONFIG, LIBRARY = "config.json", "gnpool"  # the description on the Hugging Face hub, and its "model_type"
+LATER = ("sizes", "selfless")  # parts that older readers do not know; written only if there are any
 MOST_SHOWN = 300  # characters shown of an error from torch
 LARGEST_DESCRIPTION = 16 * 2**20  # bytes; a description is a few hundred
 NETWORKS = (
@@ -116,13 +117,14 @@ def model_files(
     plain = _plain_spec(spec, "save_model: 'spec'")
     plain["replaced"] = {path: _describe_part(part) for path, part in _parts_of(model).items()}
     plain["unbiased"] = _without_bias(model)
+    plain["selfless"] = _without_own(model)
     plain["sizes"] = _sizes_of(model)
     kept = {name: value.detach().cpu().clone().contiguous() for name, value in model.state_dict().items()}
     _build(plain, kept)  # an error now if it could not be read back
     weights = safetensors.torch.save(kept)
     description = {
         "format": FORMAT,
-        "spec": {name: part for name, part in plain.items() if name != "sizes" or part},  # older readers know no sizes
+        "spec": {name: part for name, part in plain.items() if name not in LATER or part},
         "extra": dict(extra or {}),
         "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
     }
@@ -250,12 +252,12 @@ def _plain_spec(spec: Any, where: str) -> dict[str, Any]:
     if not isinstance(spec, Mapping) or not isinstance(got, str) or got not in NETWORKS:
         raise SavedModelError(f"{where} must have as 'class' one of {', '.join(NETWORKS)}, got {got!r:.60}")
     arguments, replaced, unbiased = spec.get("arguments", {}), spec.get("replaced", {}), spec.get("unbiased", [])
-    sizes = spec.get("sizes", {})
-    paths = isinstance(unbiased, list) and all(isinstance(path, str) for path in unbiased)
+    sizes, selfless = spec.get("sizes", {}), spec.get("selfless", [])
+    paths = all(isinstance(part, list) and all(isinstance(one, str) for one in part) for part in (unbiased, selfless))
     if not all(isinstance(part, Mapping) for part in (arguments, replaced, sizes)) or not paths:
         raise SavedModelError(f"{where} must have 'arguments' by name")
     named = {"arguments": dict(arguments), "replaced": dict(replaced), "sizes": dict(sizes)}
-    return {"class": spec["class"], **named, "unbiased": unbiased}
+    return {"class": spec["class"], **named, "unbiased": unbiased, "selfless": selfless}
 
 
 def _build(spec: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> torch.nn.Module:
@@ -278,6 +280,11 @@ def _build(spec: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> torch.nn.M
                 if not isinstance(layer, torch.nn.Linear):
                     raise ValueError(f"{path!r} is not a linear layer")
                 layer.register_parameter("bias", None)
+            for path in spec["selfless"]:
+                adder: Any = model.get_submodule(path)
+                if not getattr(adder, "adds_own", False):
+                    raise ValueError(f"{path!r} does not add the value of the node itself")
+                adder.eps = adder.eps if isinstance(adder.eps, Tensor) else -1.0
             for path, size in spec["sizes"].items():
                 _set_size(model.get_submodule(path), path, size)
     except Exception as error:  # constructors may raise anything for the values of a file
@@ -308,6 +315,11 @@ def _parts_of(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
 def _without_bias(model: torch.nn.Module) -> list[str]:
     """The linear layers without a bias, since crystallizing may have dropped biases that the description has."""
     return [path for path, layer in model.named_modules() if isinstance(layer, torch.nn.Linear) and layer.bias is None]
+
+
+def _without_own(model: torch.nn.Module) -> list[str]:
+    """The layers that no longer add the node's own value, since crystallizing may have dropped it."""
+    return [path for path, layer in model.named_modules() if getattr(layer, "adds_own", False) and layer.eps == -1]
 
 
 def _sizes_of(model: torch.nn.Module) -> dict[str, float]:

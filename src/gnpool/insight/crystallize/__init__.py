@@ -2,6 +2,6 @@
 
 from gnpool.insight.crystallize.replace import replaced
 from gnpool.insight.crystallize.search import READ_GRAPHS, SETTINGS, crystallize
-from gnpool.insight.crystallize.trial import FRESH, Crystal, Trial
+from gnpool.insight.crystallize.trial import FRESH, Certificate, Crystal, Trial
 
-__all__ = ["FRESH", "READ_GRAPHS", "SETTINGS", "Crystal", "Trial", "crystallize", "replaced"]
+__all__ = ["FRESH", "READ_GRAPHS", "SETTINGS", "Certificate", "Crystal", "Trial", "crystallize", "replaced"]

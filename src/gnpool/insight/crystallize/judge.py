@@ -42,7 +42,8 @@ class Judge:
                 self.batches.batch_size = 1
         self.weight = torch.ones(0, device="cpu")  # of each graph
         self.given = self.losses(model)
-        self.constant = self._best_constant(model)
+        self.constant_losses = self._best_constant(model)
+        self.constant = self.mean(self.constant_losses).item()
         self.rounding = rounding_of(self.constant)
 
     @torch.no_grad()
@@ -70,6 +71,11 @@ class Judge:
         pairs = list(zip(one.losses, other.losses, strict=True))
         alive = [(a, b) for a, b in pairs if bool(a.isfinite().all() | b.isfinite().all())]
         return bool(alive) and all(self._lower(a, b) for a, b in alive)
+
+    def learned_something(self, losses: Tensor) -> bool:
+        """Whether the losses (settings x graphs) are lower than those of the best constant, as :meth:`beats` says."""
+        alive = [row for row in losses if bool(row.isfinite().all())]
+        return bool(alive) and all(self._lower(row, self.constant_losses) for row in alive)
 
     def choose(self, tried: Sequence[Trial]) -> tuple[Trial, str]:
         """The simplest trial that no other beats, and why."""
@@ -113,8 +119,8 @@ class Judge:
         sums = both.new_zeros(2, batch.batch_size).index_add_(1, batch.batch, both)
         return sums[0], sums[1]
 
-    def _best_constant(self, model: torch.nn.Module) -> float:
-        """The lowest mean loss that a constant prediction can reach."""
+    def _best_constant(self, model: torch.nn.Module) -> Tensor:
+        """The losses of the constant prediction whose mean loss is lowest, as :meth:`losses` gives those of a model."""
         with torch.no_grad():
             batches = [batch.to(self.device) for batch in self.batches]
             answers = [self.call(model, batch).double() for batch in batches]
@@ -122,9 +128,12 @@ class Judge:
         constant = rows.nan_to_num().mean(0).requires_grad_()
         wide = [batch.double() for batch in batches]
 
-        def mean() -> Tensor:
+        def values() -> list[tuple[Tensor, Any]]:
             said = [constant.expand(answer.numel() // len(constant), -1).reshape(answer.shape) for answer in answers]
-            parts = [weighted_sum(self.loss(one, batch), batch) for one, batch in zip(said, wide, strict=True)]
+            return [(self.loss(one, batch), batch) for one, batch in zip(said, wide, strict=True)]
+
+        def mean() -> Tensor:
+            parts = [weighted_sum(loss, batch) for loss, batch in values()]
             total, weight = (torch.stack(column).sum() for column in zip(*parts, strict=True))
             return total / weight
 
@@ -134,6 +143,11 @@ class Judge:
             found.backward()
             return found
 
-        begin = mean().item()
+        before, begin = constant.detach().clone(), mean().item()
         torch.optim.LBFGS([constant], max_iter=100, line_search_fn="strong_wolfe").step(step)
-        return min(value for value in (begin, mean().item(), math.inf) if not math.isnan(value))
+        with torch.no_grad():
+            if math.isfinite(begin) and not mean().item() <= begin:
+                constant.copy_(before)
+            parts = [self._per_graph(*one) for one in values()]
+        total, weight = (torch.cat(column).cpu() for column in zip(*parts, strict=True))
+        return torch.where(weight > 0, total / weight.clamp(min=1e-300), 0.0)

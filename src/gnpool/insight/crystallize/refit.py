@@ -58,7 +58,7 @@ class Refits:
 
     def made(self, trial: Trial) -> torch.nn.Module:
         """The network of a trial, with its current weights."""
-        module = replaced(self.model, trial.poolings, trial.biases)
+        module = replaced(self.model, trial.poolings, trial.biases, trial.own)
         if trial.state:
             module.load_state_dict(trial.state)
         return module
@@ -67,7 +67,7 @@ class Refits:
         """The network of a trial; if it has no weights yet, it gets the learned weights or fresh ones."""
         if trial.state or not trial.fresh:
             return self.made(trial)
-        return replaced(renewed(self.model), trial.poolings, trial.biases)
+        return replaced(renewed(self.model), trial.poolings, trial.biases, trial.own)
 
     def child(self, trial: Trial, parent: Trial) -> Trial:
         """A trial that starts from the weights of its parent and at first computes the same."""
@@ -105,17 +105,18 @@ class Refits:
         if self.check is not None:
             self.check()
         make = functools.partial(self.begun, trial)
-        candidate = seeded(make, self.seed).eval()
+        seed = self.seed + max(0, trial.fresh - 1)
+        candidate = seeded(make, seed).eval()
         if not is_trainable(candidate):
             state = {name: value.detach().cpu() for name, value in candidate.state_dict().items()}
             return self._measured(replace(trial, stage=stage), [state] * len(settings), [None] * len(settings))
-        mark = fingerprint_of([self.origin, trial.poolings, trial.biases, trial.fresh])
+        mark = fingerprint_of([self.origin, trial.poolings, trial.biases, trial.own, trial.fresh])
         fit = fit_many(
             make,
             data,
             self.loss,
             settings,
-            seeds=[self.seed],
+            seeds=[seed],
             epochs=epochs,
             forward=self.call,
             schedule=functools.partial(falling, epochs),

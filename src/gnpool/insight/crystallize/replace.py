@@ -7,14 +7,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.nn import GINConv, GINEConv
 
 from gnpool.insight.crystal import CrystalAggregation, names_in
 from gnpool.insight.probe import branches_of, gnp_layers
 from gnpool.insight.proposals import Poolings
 
 
-def replaced(model: torch.nn.Module, poolings: Poolings, biases: bool = True) -> torch.nn.Module:
+def replaced(model: torch.nn.Module, poolings: Poolings, biases: bool = True, own: bool = True) -> torch.nn.Module:
     """A copy of the model with exact poolings in the named layers; ``biases=False`` also removes all biases.
+
+    ``own=False`` removes the node's own value, which GIN adds to what a node pools.
 
     Example:
         >>> from gnpool.insight.crystallize import replaced
@@ -37,6 +40,9 @@ def replaced(model: torch.nn.Module, poolings: Poolings, biases: bool = True) ->
     if not biases:
         for module in _with_bias(model):
             module.register_parameter("bias", None)
+    if not own:
+        for module in _with_own(model).values():
+            _drop_own(module)
     return model
 
 
@@ -72,7 +78,8 @@ def inherited(model: torch.nn.Module, parent: torch.nn.Module) -> torch.nn.Modul
                 if part in there:
                     weight[:, columns] = before.mix.weight[:, there[part]]
             state[f"{path}.mix.weight" if path else "mix.weight"] = weight.detach()
-    model.load_state_dict(state)
+    kept = {f"{path}.eps" if path else "eps" for path, layer in _with_own(model).items() if _own_weight(layer) == -1}
+    model.load_state_dict({**state, **{name: model.state_dict()[name] for name in kept & state.keys()}})
     return model
 
 
@@ -102,9 +109,37 @@ def has_biases(model: torch.nn.Module) -> bool:
     return bool(_with_bias(model))
 
 
+def has_own(model: torch.nn.Module) -> bool:
+    """Whether a layer adds the node's own value to what the node pools."""
+    return bool(_with_own(model))
+
+
 def is_trainable(model: torch.nn.Module) -> bool:
     """Whether there is anything to refit."""
     return any(parameter.requires_grad for parameter in model.parameters())
+
+
+def _with_own(model: torch.nn.Module) -> dict[str, Any]:
+    """The layers that add (1 + eps) times the node's own value, by path: those of this library, and PyG's GIN."""
+    return {
+        path: module
+        for path, module in model.named_modules()
+        if getattr(module, "adds_own", False) or isinstance(module, (GINConv, GINEConv))
+    }
+
+
+def _own_weight(layer: Any) -> float:
+    return float(layer.eps)
+
+
+def _drop_own(layer: Any) -> None:
+    """Set eps to -1, for good if it was learned."""
+    if isinstance(layer.eps, Tensor):
+        value = torch.full_like(layer.eps.detach(), -1.0)
+        del layer.eps
+        layer.register_buffer("eps", value)
+    else:
+        layer.eps = -1.0
 
 
 def _with_bias(model: torch.nn.Module) -> list[torch.nn.Module]:

@@ -14,13 +14,16 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from gnpool.insight.crystallize.evidence import Evidence
 from gnpool.insight.crystallize.judge import Judge
 from gnpool.insight.crystallize.refit import Refits
-from gnpool.insight.crystallize.replace import has_biases, is_trainable, keeps_width, replaced
+from gnpool.insight.crystallize.replace import has_biases, has_own, is_trainable, keeps_width, replaced
 from gnpool.insight.crystallize.split import everything, first, split_by_size
-from gnpool.insight.crystallize.trial import Crystal, Trial
+from gnpool.insight.crystallize.trial import Certificate, Crystal, Trial
+from gnpool.insight.laws.finding import TOLERANCE
+from gnpool.insight.laws.trust import FACTORS
 from gnpool.insight.probe import branches_of, gnp_layers
-from gnpool.insight.proposals import combinations, is_part, neighbours
+from gnpool.insight.proposals import Poolings, combinations, is_part, neighbours
 from gnpool.insight.reading import Reading, read
 from gnpool.training import Batches, Setting, seeded
 from gnpool.training.program import Forward, Loss, by_name
@@ -37,6 +40,7 @@ MOVES, MOVE_STEPS, PARENTS = 2, 64, 4
 NEIGHBOURS = 2  # a round looks at no more neighbours than this factor times the proposed combinations
 HALVING = ((12, 128), (6, 256))  # how many combinations survive each round, and the steps of its looks
 FINALISTS = 3  # combinations that are refitted under all settings
+SEEDS = 2  # fresh weights that each proposal starts from, beside the learned ones
 APPEALS = 4  # how often, at most, trials simpler than the choice are refitted from its weights
 
 
@@ -60,17 +64,22 @@ def crystallize(
 ) -> Crystal:
     r"""Replaces learned poolings by exact ones, refits the rest, and lets held-out graphs decide.
 
-    The reading of the model (:func:`read`, on validation data) proposes named poolings for each GNP layer. Combinations
-    of them are tried by successive halving: with the biases of all linear layers and without, from the learned weights
-    and from fresh ones. Many combinations get a short look, the better ones get longer looks, and the best ones are
-    also tried with one pooling added or exchanged. The finalists, and the model with its learned GNP, are refitted
-    under all settings. One trial *beats* another if under every setting its loss is lower by more than two standard
-    errors of the difference, graph by graph, and by more than rounding. **The simplest trial that no other beats is
-    chosen.** If that is the learned GNP, the model stays as it was given.
+    The laws of the targets (the search of :func:`find_law`) and the reading of the model (:func:`read`, on validation
+    data) propose named poolings for each GNP layer. Combinations of them are tried by successive halving: with the
+    biases of all linear layers and without, from the learned weights and from fresh ones. Many combinations get a short
+    look, the better ones get longer looks, and the best ones are also tried with one pooling added or exchanged. The
+    finalists, and the model with its learned GNP, are refitted under all settings. One trial *beats* another if under
+    every setting its loss is lower by more than two standard errors of the difference, graph by graph, and by more than
+    rounding. **The simplest trial that no other beats is chosen.** If that is the learned GNP, the model stays as it
+    was given.
 
     If graphs differ in size, the search refits on the smaller half of the training graphs and judges on all larger
     training and validation graphs, since a pooling that fits one size by chance does not fit the next. The chosen form
     is then refitted on training and validation graphs together. Test data are never used.
+
+    At last, the trials that the choice does not beat run on larger, grown graphs, which need no labels. The certificate
+    of the crystal says up to which size they agree, whether the errors are noise, whether anything was learned, and the
+    formula, if the network is a law of one or two terms.
 
     Args:
         model (torch.nn.Module): A trained model with GNP layers; it is not changed.
@@ -84,7 +93,7 @@ def crystallize(
             (default: ``1000``)
         batch_size (int, optional): Graphs in a batch, if the data are given as graphs. (default: ``16``)
         trials (int, optional): The budget: how many combinations to start with, nearest first. The looks at one of them
-            take at most about 1,000 steps, and the finalists take about 40 times ``epochs`` passes over the data;
+            take at most about 1,100 steps, and the finalists take about 50 times ``epochs`` passes over the data;
             ``Crystal.steps`` tells how many steps were taken. (default: ``16``)
         final_validation (bool, optional): Whether the chosen form is refitted on validation graphs as well; ``False``
             leaves them for a comparison with other models. (default: ``True``)
@@ -98,7 +107,7 @@ def crystallize(
             that it raises ends the search as Ctrl-C does.
 
     Returns:
-        Crystal: The chosen model (in evaluation mode, on the CPU), all trials, and why it was chosen.
+        Crystal: The chosen model (in evaluation mode, on the CPU), all trials, why it was chosen, and its certificate.
 
     Example:
         >>> import torch
@@ -121,6 +130,8 @@ def crystallize(
         >>> crystal = crystallize(Net(), sets[::2], sets[1::2], squared, epochs=5, trials=4)
         >>> crystal.choice.describe()
         'pool: sum'
+        >>> crystal.verdict, str(crystal.law), crystal.trusted_size
+        ('law', 'y = sum_i(x_i)', 128)
         >>> print(f"{crystal.model(torch.ones(1000, 1), torch.tensor([0, 1000])).item():.0f}")
         1000
     """
@@ -135,23 +146,63 @@ def crystallize(
     judge = Judge(copy.deepcopy(model), data.judging, loss, call, device)
     passes = math.ceil(epochs * len(train) / len(data.refitted))  # as many steps as on all graphs
     refits = Refits(model, data.refitted, judge, loss, call, settings, passes, device, checkpoint, check)
-    search = _Search(refits, proposed(model, reading, trials), progress)
+    laws = _laws(Evidence.of(data.refitted, model, loss, call), model)
+    search = _Search(refits, proposed(model, reading, trials, laws), laws[:1], progress)
     given = Trial({path: {} for path in reading.layers}, True, "given", judge.mean(judge.given).item())
     finalists = search.looks()
     refitted = search.finals([*finalists, replace(given, stage="refitted")])
-    choice, reason = judge.choose(refitted)
-    state = {} if choice.learned else _finished(refits, choice, train, validation, final_validation)
-    if state is None:
-        choice, reason = given, f"on validation graphs, {choice.describe()} is no better than the model as given"
-    elif choice.learned:
-        choice, reason = given, f"no named pooling is as good ({reason}); the model stays as it was given"
-    chosen = seeded(functools.partial(replaced, model, choice.poolings, choice.biases), 0)
-    if state:
-        chosen.load_state_dict(state)
+    best, reason = judge.choose(refitted)
+    choice, certificate = given, Certificate("nothing")
+    chosen = copy.deepcopy(model)
+    if not any(judge.learned_something(one) for one in (judge.given[None], *(one.losses for one in refitted))):
+        reason = "no trial is better than the best constant; the model stays as it was given"
+    else:
+        finished = None if best.learned else _finished(refits, best, train, validation, final_validation)
+        if finished is not None:
+            choice, chosen = best, seeded(functools.partial(refits.made, replace(best, state=finished)), 0)
+        elif best.learned:
+            reason = f"no named pooling is as good ({reason}); the model stays as it was given"
+        else:
+            reason = f"on validation graphs, {best.describe()} is no better than the model as given"
+        evidence = Evidence.of(everything(train, validation), model, loss, call)
+        alike = [best, *(one for one in refitted if one is not best and one.state and not judge.beats(best, one))]
+        certificate = _certified(evidence, refits, chosen, choice, alike)
     done = {(trial.combination, trial.fresh) for trial in refitted}
     rest = [trial for trial in search.seen.values() if (trial.combination, trial.fresh) not in done]
     tried = (given, *refitted, *sorted(rest, key=lambda trial: trial.loss))
-    return Crystal(chosen.cpu().eval(), tried, choice, reason, reading, data.words, judge.constant, refits.steps)
+    return Crystal(
+        chosen.cpu().eval(), tried, choice, reason, reading, data.words, judge.constant, refits.steps, certificate
+    )
+
+
+def _laws(evidence: Evidence | None, model: torch.nn.Module) -> list[tuple[Poolings, bool]]:
+    """The poolings that laws of the targets have in place of the layers, and whether nodes add their own value."""
+    branches = {path: [part.name for part in branches_of(layer)] for path, layer in gnp_layers(model).items()}
+    found = [] if evidence is None else evidence.proposals(branches, has_own(model))
+    return [(poolings, own) for poolings, own in found if keeps_width(model, poolings)]
+
+
+def _certified(
+    evidence: Evidence | None, refits: Refits, chosen: torch.nn.Module, choice: Trial, alike: Sequence[Trial]
+) -> Certificate:
+    """What the choice is worth. ``alike`` has the trial behind it, then those that it does not beat."""
+    named, exact = all(choice.poolings.values()), refits.judge.perfect(choice)
+    why = "" if named else "exponents stay learned"
+    if evidence is None:
+        why = why or ("" if exact else "nothing says whether the errors are noise")
+        return Certificate("approximate" if why else "law", why=why)
+    law, largest = evidence.formula(chosen, choice.poolings, refits.call), evidence.largest
+    said = evidence.answers(chosen, refits.call)
+    noise = evidence.error(said)
+    if not why and not exact and not evidence.is_noise(said if law is None else law.predict(evidence.sample)):
+        why = "the errors are related to the graphs"
+    if why:
+        return Certificate("approximate", law, noise, largest, TOLERANCE, largest, why)
+    tolerance = max(TOLERANCE, noise)
+    best, *rivals = (refits.made(one) for one in alike)
+    size = evidence.trust(best, rivals, refits.call, tolerance).size
+    verdict = "law" if size >= FACTORS[-1] * largest else "undecided"
+    return Certificate(verdict, law, noise, size, tolerance, largest)
 
 
 def _finished(
@@ -167,22 +218,32 @@ def _finished(
     return refits.finish(choice, "all", everything(train, validation)).state if final_validation else choice.state
 
 
-def proposed(model: torch.nn.Module, reading: Reading, trials: int) -> list[Trial]:
-    """Trials of the nearest combinations, with biases and without, from learned weights and from fresh ones."""
-    nearest = itertools.islice(filter(functools.partial(keeps_width, model), combinations(reading)), trials)
+def proposed(
+    model: torch.nn.Module, reading: Reading, trials: int, laws: Sequence[tuple[Poolings, bool]] = ()
+) -> list[Trial]:
+    """Trials of ``laws`` and of the nearest combinations, with biases and without, from learned and fresh weights."""
+    known = [poolings for poolings, own in laws if own]
+    wanted = ((one, True) for one in combinations(reading) if keeps_width(model, one) and one not in known)
     return [
-        Trial(poolings, biases, "screened", fresh=fresh)
-        for poolings in nearest
+        Trial(poolings, biases, "screened", fresh=fresh, own=own)
+        for poolings, own in itertools.islice((*laws, *wanted), trials)
         for biases in ((True, False) if has_biases(model) else (True,))
-        for fresh in ((False, True) if is_trainable(replaced(model, poolings, biases)) else (False,))
+        for fresh in range((SEEDS if is_trainable(replaced(model, poolings, biases)) else 0) + 1)
     ]
 
 
 class _Search:
     """Short looks at all proposals, longer looks at the best ones and their neighbours, and refits of the finalists."""
 
-    def __init__(self, refits: Refits, wanted: list[Trial], progress: Callable[[int, int, str], None] | None) -> None:
+    def __init__(
+        self,
+        refits: Refits,
+        wanted: list[Trial],
+        laws: Sequence[tuple[Poolings, bool]],
+        progress: Callable[[int, int, str], None] | None,
+    ) -> None:
         self.refits, self.judge, self.wanted, self.progress = refits, refits.judge, wanted, progress
+        self.sure = [repr(poolings) for poolings, _ in laws]  # they stay until the end
         self.seen: dict[object, Trial] = {}  # the latest state of each trial, by combination and initial weights
         self.number = 0
         layers = gnp_layers(refits.model)
@@ -190,22 +251,28 @@ class _Search:
         combined = len({trial.combination for trial in wanted})
         later = sum(2 * count for count, _ in HALVING) + 2 * FINALISTS + 1 + 3 * APPEALS
         self.most = NEIGHBOURS * len({repr(trial.poolings) for trial in wanted})
-        self.total = len(wanted) + combined + 2 * FINALISTS + MOVES * (2 * PARENTS + self.most) + 2 * later
+        forms = 2 * (1 + has_own(refits.model))
+        self.total = len(wanted) + combined + MOVES * (2 * PARENTS + self.most) + forms * (later + FINALISTS + 1)
 
     def looks(self) -> list[Trial]:
         """The finalists: the best combinations and simpler ones inside them, each with biases and without."""
         arms = self._look("first", FIRST[0], self.wanted)
         # so that no combination is lost because of its initial weights
         arms = self._look("second", FIRST[1], best_arms(arms))
-        long = self._look("long", self.refits.whole, self._with_both_biases(nearest(arms, FINALISTS)))
+        long = self._look("long", self.refits.whole, self._in_other_forms(self._nearest(arms, FINALISTS)))
         arms = latest([*arms, *long])
-        for number in range(MOVES):
+        for number in range(MOVES if not any(map(self.judge.perfect, arms)) else 0):
             parents = nearest(arms, PARENTS)
             moved = self._look(f"move{number}", MOVE_STEPS, [*parents, *self._children(parents)])
             arms = latest([*arms, *moved])
         for number, (count, steps) in enumerate(HALVING):
-            arms = self._look(f"halving{number}", steps, self._with_simpler(nearest(arms, count), arms))
-        return self._with_both_biases(self._with_simpler(nearest(arms, FINALISTS), arms))
+            arms = self._look(f"halving{number}", steps, self._with_simpler(self._nearest(arms, count), arms))
+        return self._in_other_forms(self._with_simpler(self._nearest(arms, FINALISTS), arms))
+
+    def _nearest(self, arms: Sequence[Trial], count: int) -> list[Trial]:
+        """The arms of the nearest poolings, and those of the law of the targets."""
+        found = nearest(arms, count)
+        return [*found, *(arm for arm in arms if repr(arm.poolings) in self.sure and arm not in found)]
 
     def finals(self, trials: Sequence[Trial]) -> list[Trial]:
         """Refit under all settings, simplest first. Once a trial is exact, less simple ones are skipped.
@@ -234,6 +301,8 @@ class _Search:
         found = [replace(choice, poolings=one, state={}) for one in fewer if keeps_width(self.refits.model, one)]
         if choice.biases and not choice.learned and has_biases(self.refits.model):
             found.append(replace(choice, biases=False, state={}))
+        if choice.own and not choice.learned and has_own(self.refits.model):
+            found.append(replace(choice, own=False, state={}))
         return found
 
     def _refit(self, trial: Trial, number: int) -> Trial:
@@ -244,8 +313,8 @@ class _Search:
         """The best trials, each with the best trial that has fewer poolings, since more poolings often learn faster."""
         found = list(best)
         for trial in best:
-            inside = [one for one in arms if one.biases == trial.biases and one.poolings != trial.poolings
-                      and is_part(one.poolings, trial.poolings)]  # fmt: skip
+            alike = [one for one in arms if (one.biases, one.own) == (trial.biases, trial.own)]
+            inside = [one for one in alike if one.poolings != trial.poolings and is_part(one.poolings, trial.poolings)]
             simpler = min(inside, key=lambda one: one.loss, default=trial)
             if all(simpler.combination != one.combination for one in found):
                 found.append(simpler)
@@ -276,13 +345,15 @@ class _Search:
                     found.append(self.refits.child(replace(parent, poolings=poolings, state={}), parent))
         return found
 
-    def _with_both_biases(self, arms: Sequence[Trial]) -> list[Trial]:
-        """The arms, each also with the other choice of biases, unless that is among them."""
+    def _in_other_forms(self, arms: Sequence[Trial]) -> list[Trial]:
+        """The arms, each also with the other choice of biases, and of the node's own value, unless that is there."""
         found = list(arms)
-        for trial in arms if has_biases(self.refits.model) else ():
-            other = replace(trial, biases=not trial.biases, state={})
-            if all(other.combination != one.combination for one in found):
-                found.append(self.refits.child(other, trial))
+        for trial in arms:
+            others = [replace(trial, biases=not trial.biases, state={})] if has_biases(self.refits.model) else []
+            others += [replace(trial, own=not trial.own, state={})] if has_own(self.refits.model) else []
+            for other in others:
+                if all(other.combination != one.combination for one in found):
+                    found.append(self.refits.child(other, trial))
         return found
 
     def _tell(self, trial: Trial) -> None:

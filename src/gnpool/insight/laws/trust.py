@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,13 +96,28 @@ def certify(
     ``slope`` the power of the size with which it grew there. Trust also ends where this error would exceed the
     tolerance. If the targets are those of the nodes of a single graph, the neighbourhoods grow and not the graph.
     """
+    count = GROWN_CLASSES if law.cuts and level != "node" else GROWN
+    differences = functools.partial(_apart, law=law, rivals=rivals)
+    return agreement(sample, level, differences, len(rivals), tolerance, error, slope, count)
+
+
+def agreement(
+    sample: Sample,
+    level: Level,
+    differences: Callable[[Sample], Floats],
+    rivals: int,
+    tolerance: float,
+    error: float = 0.0,
+    slope: float = 0.0,
+    count: int = GROWN,
+) -> Trust:
+    """:func:`certify` of anything that predicts; ``differences`` gives those of the rivals on grown graphs."""
     largest = largest_of(sample, level)
     size, apart, holds = largest, 0.0, True
-    parted = np.zeros(len(rivals))
-    count = GROWN_CLASSES if law.cuts and level != "node" else GROWN
+    parted = np.zeros(rivals)
     for factor in FACTORS:
         ways = ways_of(sample, level, factor)
-        here = np.max([_apart(grown(sample, factor, way, count=count), law, rivals) for way in ways], axis=0)
+        here = np.max([differences(grown(sample, factor, way, count=count)) for way in ways], axis=0)
         parted = np.maximum(parted, here)
         worst = float(here.max(initial=0.0))
         holds = holds and worst <= tolerance and error * factor**slope <= tolerance

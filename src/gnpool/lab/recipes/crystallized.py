@@ -118,11 +118,15 @@ def _describe(seed: int, found: Crystal) -> dict[str, Any]:
         "seed": seed,
         "poolings": found.choice.poolings,
         "biases": found.choice.biases,
+        "own": found.choice.own,
         "reason": found.reason,
         "text": found.choice.describe(weights=True),
         "rounding": found.rounding,
         "steps": found.steps,
         "judged": found.judged,
+        "verdict": found.verdict,
+        "law": None if found.law is None else str(found.law),
+        "trusted_size": found.trusted_size,
         "tried": [
             {
                 "text": trial.describe(weights=True),

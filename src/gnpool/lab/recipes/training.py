@@ -183,7 +183,7 @@ def chosen_models(recipe: Recipe, exam: Exam, trained: Record, criterion: str) -
 
 
 def _exact(build: Callable[[], torch.nn.Module], crystal: dict[str, Any]) -> torch.nn.Module:
-    return replaced(build(), crystal["poolings"], crystal["biases"])
+    return replaced(build(), crystal["poolings"], crystal["biases"], crystal.get("own", True))
 
 
 def _score(seed: int, items: list[Tensor] | None, failed: str | None) -> dict[str, Any]:

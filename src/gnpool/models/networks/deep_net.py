@@ -190,6 +190,8 @@ class DeepNet(Network):
 
 
 class _Layer(Network):
+    adds_own = True  # (1 + eps) times the node's own value is added to what it pools
+
     def __init__(
         self,
         in_channels: int,

@@ -99,6 +99,11 @@ class GraphNet(Network):
         self.readout = fill(readout, width, readout_options, gnp, "readout")
         self.out = torch.nn.Linear(pooled_channels(self.readout, width), out_channels, bias=out_bias)
 
+    @property
+    def adds_own(self) -> bool:
+        """Whether (1 + eps) times the node's own value is added to what it pools."""
+        return self.form == "gin"
+
     def forward(
         self,
         x: Tensor,

@@ -167,6 +167,8 @@ class _MessageLayer(Network):
 
 
 class _GINLayer(Network):
+    adds_own = True  # (1 + eps) times the node's own value is added to what it pools
+
     def __init__(self, hidden: int, aggr: Any, edge_weights: bool, activation: str, eps: float) -> None:
         super().__init__()
         self.activation, self.eps = activation, eps
