@@ -369,8 +369,8 @@ def crystals_counts(runs: list[dict[str, Any]]) -> str:
     outside = [run for run in runs if not crystals.CASES[run["case"]].inside]
     found, wrong = sum(map(crystals.right, inside)), len(outside) - sum(map(crystals.right, outside))
     return (
-        f"`crystallize` found {found} of {len(inside)} laws. It called {wrong} of {len(outside)} targets a law that are "
-        "none."
+        f"`crystallize` found {found} of {len(inside)} laws. "
+        f"It called {wrong} of {len(outside)} targets a law that are none."
     )
 
 
