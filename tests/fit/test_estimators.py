@@ -40,7 +40,7 @@ def test_noise_is_called_nothing() -> None:
 
 
 def test_without_a_law_the_nearest_formula_is_told() -> None:
-    data = sets(120, 4, 14, seed=6)
+    data = sets(400, 4, 14, seed=6)
     for one in data:
         one.y = one.x.median().view(1)
     found = GNPRegressor(epochs=4, seeds=1).fit(data)
