@@ -11,27 +11,17 @@ that are only in the file stay there.
 from __future__ import annotations
 
 import argparse
-import signal
-import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from gnpool.lab import Event, Scope, find_table, reproduce
+from gnpool.lab import Scope, find_table, reproduce
 from gnpool.lab.arena import TABLES
 from gnpool.lab.stored import filled
 from gnpool.store import Store
 from studies.files import read_runs, write_runs
+from studies.limit import limited, show
 
 OUT = Path("results/learned/arena.json")
-
-
-def _stop(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def _show(event: Event) -> None:
-    if event.finished:
-        print(f"[{event.done} of {event.total}] {event.label}", flush=True)
 
 
 def collect(store: Path, preset: str) -> list[dict[str, Any]]:
@@ -68,20 +58,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--collect", action="store_true")
     given = parser.parse_args()
-    began = time.monotonic()
     if not given.collect:
-        signal.signal(signal.SIGALRM, _stop)
-        signal.alarm(given.seconds)
-        try:
-            options = {"preset": given.preset, "device": given.device, "jobs": given.jobs, "on_event": _show}
-            reproduce(given.tables, given.store, **options)
-        except KeyboardInterrupt:
-            print("out of time", flush=True)
-        except RuntimeError as error:  # failed studies; the others are in the store
-            print(error, flush=True)
-        signal.alarm(0)
+        options = {"preset": given.preset, "device": given.device, "jobs": given.jobs, "on_event": show}
+        with limited(given.seconds):
+            try:
+                reproduce(given.tables, given.store, **options)
+            except RuntimeError as error:  # failed studies; the others are in the store
+                print(error, flush=True)
     keep(given.out, collect(given.store, given.preset))
-    print(f"{time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

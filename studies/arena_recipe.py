@@ -24,6 +24,7 @@ from torch_geometric.data import Data
 
 from gnpool import Batches, Setting, fit_many
 from gnpool.lab.arena.bouts import falling
+from gnpool.lab.arena.motif import REWIRED
 from gnpool.models import DeepNet
 from gnpool.tasks import CrossEntropy, accuracy
 from gnpool.tasks.arena import disturbed, get_benchmark
@@ -35,20 +36,20 @@ OUT = Path("results/learned/arena_recipe.json")
 TRAIN, HELD, EPOCHS, HIDDEN, BATCH, SEEDS = 6000, 1000, 20, 64, 128, 10
 SIZE = "size"
 COLUMNS = (*(BASES[basis] for basis in (0, 1, 2)), SIZE)
-REWIRED, STRONGLY = {"nodes": 0.3, "edges": 0.3}, {"nodes": 0.5, "edges": 0.5, "cut": 0.5}
+STRONGLY = {"nodes": 0.5, "edges": 0.5, "cut": 0.5}
 DISTURBED: dict[str, tuple[dict[str, float], ...]] = {  # kinds that take turns
     "as they are": (),
     "thinned": ({"nodes": 0.4},),
-    "rewired": (REWIRED,),
+    "rewired": (dict(REWIRED),),
     "cut": ({"nodes": 0.0, "cut": 0.5},),
     "thinned and cut": ({"nodes": 0.3, "cut": 0.3},),
     "mixed": ({"nodes": 0.3, "edges": 0.3, "cut": 0.3},),
     "mixed strongly": (STRONGLY,),
     "rewired strongly": ({"nodes": 0.3, "edges": 0.6},),
     "new edges": ({"nodes": 0.0, "edges": 0.3},),
-    "rewired or thinned": (REWIRED, {"nodes": 0.4}),
-    "rewired or cut": (REWIRED, {"nodes": 0.0, "cut": 0.5}),
-    "rewired or mixed strongly": (REWIRED, STRONGLY),
+    "rewired or thinned": (dict(REWIRED), {"nodes": 0.4}),
+    "rewired or cut": (dict(REWIRED), {"nodes": 0.0, "cut": 0.5}),
+    "rewired or mixed strongly": (dict(REWIRED), STRONGLY),
 }
 POOLINGS: dict[str, dict[str, Any]] = {
     "sum/max": {"aggr": "sum", "readout": "max"},

@@ -3,22 +3,16 @@
     python -m studies.fresh_data --device cuda --seconds 500 --store results/fresh
     gnpool reproduce exp_graph_invsize --preset paper --data-seed 2 --out results/fresh --no-training
 
-The first command trains: GNP of every task, then the best fixed pooling of each. Nothing is tested on the way. The
-second, which knows all stored models, crystallizes and tests them.
+The first command trains GNP of every task, or with --fixed the best fixed pooling of each. It tests nothing. The second
+crystallizes and tests all stored models.
 """
 
 from __future__ import annotations
 
 import argparse
-import signal
-import time
 from pathlib import Path
-from typing import NoReturn
-
-import torch
 
 from gnpool.engine import choose_device
-from gnpool.lab import Event
 from gnpool.lab.recipes.forms import candidates
 from gnpool.lab.recipes.jobs import RecipeJob
 from gnpool.lab.recipes.models import GRAPH_TASKS, SET_TASKS, graph_fixed, graph_gnp, node, set_model
@@ -26,6 +20,7 @@ from gnpool.lab.recipes.presets import get_preset
 from gnpool.lab.recipes.recipe import Recipe
 from gnpool.lab.running.runner import Runner
 from gnpool.store import Store
+from studies.limit import limited, show
 
 GNP = {task: graph_gnp(task) for task in GRAPH_TASKS} | {task: set_model(task, "basic/gnp") for task in SET_TASKS}
 GNP |= {"bfs": node("bfs", "gnp"), "shortest": node("shortest", "gnp")}
@@ -40,15 +35,6 @@ def jobs(recipes: list[Recipe], data_seed: int) -> list[RecipeJob]:
     return [RecipeJob(one, (), preset, "all") for recipe in recipes for one in candidates(recipe, preset)]
 
 
-def _stop(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def _show(event: Event) -> None:
-    if event.finished:
-        print(f"[{event.done} of {event.total}] {event.label}", flush=True)
-
-
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -60,18 +46,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=0, help="time limit; 0 means none")
     parser.add_argument("--store", type=Path, default=Path("results/fresh"))
     given = parser.parse_args()
-    began, table = time.monotonic(), FIXED if given.fixed else GNP
-    device: torch.device = choose_device(given.device)
-    signal.signal(signal.SIGALRM, _stop)
-    signal.alarm(given.seconds)
-    try:
-        Runner(Store(given.store), device, jobs=given.jobs, processes=device.type == "cuda", on_event=_show).run(
-            jobs([table[name] for name in given.models], given.data_seed)
-        )
-    except KeyboardInterrupt:
-        print("out of time", flush=True)
-    signal.alarm(0)
-    print(f"{time.monotonic() - began:.0f} s")
+    table, device = FIXED if given.fixed else GNP, choose_device(given.device)
+    runner = Runner(Store(given.store), device, jobs=given.jobs, processes=device.type == "cuda", on_event=show)
+    with limited(given.seconds):
+        runner.run(jobs([table[name] for name in given.models], given.data_seed))
 
 
 if __name__ == "__main__":

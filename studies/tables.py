@@ -370,7 +370,7 @@ def crystals_counts(runs: list[dict[str, Any]]) -> str:
     found, wrong = sum(map(crystals.right, inside)), len(outside) - sum(map(crystals.right, outside))
     return (
         f"`crystallize` found {found} of {len(inside)} laws. "
-        f"It called {wrong} of {len(outside)} targets a law that are none."
+        f"Of {len(outside)} targets without a law it called {wrong} a law."
     )
 
 

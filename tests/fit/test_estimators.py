@@ -39,13 +39,15 @@ def test_noise_is_called_nothing() -> None:
     assert "Pool by" not in str(found.answer)
 
 
-def test_without_a_law_the_nearest_formula_is_told() -> None:
-    data = sets(400, 4, 14, seed=6)
+@pytest.mark.parametrize(("count", "learned"), [(120, False), (400, True)])
+def test_without_a_law_the_nearest_formula_is_told(count: int, learned: bool) -> None:
+    data = sets(count, 4, 14, seed=6)
     for one in data:
         one.y = one.x.median().view(1)
     found = GNPRegressor(epochs=4, seeds=1).fit(data)
     assert found.study.finding.verdict == "approximate"
     assert found.answer.law is None
+    assert found.answer.learned is learned
     assert found.answer.entry.label != "law"
     assert str(found.study.finding.law) in str(found.answer)
 

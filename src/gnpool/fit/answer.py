@@ -153,7 +153,8 @@ def _sentences(study: Study, chosen: Entry, learned: bool) -> list[str]:
                 f"The saved model gets {show_error(study, chosen, 'larger')}, but {count} validation "
                 f"{_items(study)} cannot rule out that it was lucky. Do not rely on it without more data."
             )
-        return [nothing, gets, saved, *_shift(study)]
+        related = any(finding.law is not None for finding in study.findings)
+        return [nothing, gets, saved, *_shift(study), *(_nearest(study, chosen) if related else [])]
     found = [_named(study, chosen), _errors(study, chosen)]
     if not _is_better(chosen, study):
         found.append(f"The latter is no better than {plain} of the training {_items(study)} ({constant}).")

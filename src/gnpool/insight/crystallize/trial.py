@@ -18,7 +18,7 @@ from gnpool.training import Setting
 LEARNED = "learned GNP"
 FRESH = "from fresh weights"
 PRECISION = 1e-5  # relative error of a prediction after a few hundred operations in float32
-SHOWN = 12  # trials that are printed; all of them are in ``tried``
+SHOWN = 11  # trials that are printed; all of them are in ``tried``
 
 
 @dataclass(frozen=True)
